@@ -51,6 +51,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
+	root.SetFlagErrorFunc(explainFlag)
 	root.AddCommand(newRunCommand(), newDrainCommand(), newWaitCommand(), newInstallCommand(),
 		newValidateCommand(), newUninstallCommand())
 	return root
@@ -61,6 +62,7 @@ func newRunCommand() *cobra.Command {
 	var verbose bool
 	var resolvers []string
 	var memory string
+	var warnings []string
 	command := &cobra.Command{
 		Use:   "run",
 		Short: "Register a Dataplane and run its Envoy",
@@ -76,11 +78,18 @@ names, and forwards all other queries to the machine's resolvers.
 
 GET /ready on the readiness port returns 200 when all listeners serve. It returns 503 before that, while Envoy is
 down, and from the beginning of a drain. The reason is in the log only, since any client can read the response.
-GET /live returns 200 while weft-dp runs.`,
+GET /live returns 200 while weft-dp runs.
+
+A variable of kuma-dp such as KUMA_CONTROL_PLANE_URL or KUMA_READINESS_PORT is the default of its flag. A variable
+without a meaning here produces a warning with the reason.`,
 		Example: `  weft generate dataplane-token --dataplane-file web-1.yaml > token
   weft-dp run --cp-address https://127.0.0.1:5678 --ca-cert-file ca.crt \
     --dataplane-file web-1.yaml --dataplane-token-file token`,
-		Args: cobra.NoArgs,
+		Args: noArgs,
+		PreRunE: func(command *cobra.Command, _ []string) (err error) { // before the required flags are checked
+			warnings, err = readVariables(command.Flags(), os.Environ())
+			return err
+		},
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if c.DNSResolvers, err = parseResolvers(resolvers); err != nil {
 				return err
@@ -102,6 +111,9 @@ GET /live returns 200 while weft-dp runs.`,
 			}
 			c.EnvoyOutput = os.Stderr
 			c.Log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+			for _, warning := range warnings {
+				c.Log.Warn(warning)
+			}
 			return agent.Run(command.Context(), c)
 		},
 	}
@@ -118,6 +130,8 @@ GET /live returns 200 while weft-dp runs.`,
 			"meshes")
 	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
 		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required without --name)")
+	f.StringToStringVar(&c.Variables, "dataplane-var", nil,
+		"NAME=VALUE, which replaces {{ NAME }} in --dataplane-file; repeatable")
 	f.StringVar(&c.Mesh, "mesh", "", "mesh of a Dataplane that the control plane writes, as it does for a Pod")
 	f.StringVar(&c.Name, "name", "",
 		"name of this Dataplane or, with --proxy-type, of a ZoneIngress or ZoneEgress that the control plane writes; "+

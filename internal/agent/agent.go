@@ -43,10 +43,12 @@ import (
 
 // Config is the configuration of one agent.
 type Config struct {
-	ControlPlane   []string // https://HOST:PORT, of each replica
-	CAFile         string   // PEM, the CA certificates of the control plane; read for each connection
-	ProxyType      ProxyType
-	DataplaneFile  string           // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON; empty: Mesh and Name
+	ControlPlane  []string // https://HOST:PORT, of each replica
+	CAFile        string   // PEM, the CA certificates of the control plane; read for each connection
+	ProxyType     ProxyType
+	DataplaneFile string // the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON; empty: Mesh and Name
+	// Variables are the values of `{{ name }}` in DataplaneFile.
+	Variables      map[string]string
 	Mesh, Name     string           // of the resource that the control plane writes, for a Pod; ProxyType has its kind
 	TokenFile      string           // read for each call, so that it may be replaced
 	Envoy          string           // the binary; empty: see findEnvoy
@@ -202,8 +204,10 @@ func dataplaneOf(c Config) ([]byte, *resource.Object[kind.Dataplane], error) {
 	switch named := c.Mesh != "" || c.Name != ""; {
 	case named && c.DataplaneFile != "":
 		return nil, nil, errors.New("--dataplane-file has the mesh and the name; leave out --mesh and --name")
+	case named && len(c.Variables) > 0:
+		return nil, nil, errors.New("--dataplane-var fills --dataplane-file, which is not given; leave it out")
 	case !named:
-		return readDataplane(c.DataplaneFile, c.ProxyType)
+		return readDataplane(c.DataplaneFile, c.Variables, c.ProxyType)
 	}
 	if err := c.ProxyType.check(); err != nil {
 		return nil, nil, err
@@ -218,10 +222,14 @@ func dataplaneOf(c Config) ([]byte, *resource.Object[kind.Dataplane], error) {
 }
 
 // readDataplane checks the resource as far as possible without the control plane, for an early and exact error.
-func readDataplane(file string, wanted ProxyType) ([]byte, *resource.Object[kind.Dataplane], error) {
+func readDataplane(file string, variables map[string]string, wanted ProxyType) (
+	[]byte, *resource.Object[kind.Dataplane], error) {
 	document, err := os.ReadFile(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the Dataplane (--dataplane-file): %w", err)
+	}
+	if document, err = fill(document, variables); err != nil {
+		return nil, nil, fmt.Errorf("%s (--dataplane-file): %w", file, err)
 	}
 	parsed, err := resource.Parse(document, kind.ByName)
 	if err != nil {

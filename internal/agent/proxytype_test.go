@@ -38,7 +38,7 @@ func TestWhichFileAProxyTakes(t *testing.T) {
 			if err := os.WriteFile(file, []byte(c.document), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, proxy, err := readDataplane(file, c.proxy)
+			_, proxy, err := readDataplane(file, nil, c.proxy)
 			switch {
 			case c.rejected == "" && (err != nil || proxy.Spec.Networking.Address == "" &&
 				proxy.Spec.Networking.ZoneIngress == nil && proxy.Spec.Networking.ZoneEgress == nil):

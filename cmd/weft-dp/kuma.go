@@ -1,0 +1,166 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// kumaVariables are the variables of kuma-dp that set a flag of weft-dp run.
+var kumaVariables = []struct{ variable, flag string }{
+	{"KUMA_CONTROL_PLANE_URL", "cp-address"},
+	{"KUMA_CONTROL_PLANE_CA_CERT_FILE", "ca-cert-file"},
+	{"KUMA_DATAPLANE_PROXY_TYPE", "proxy-type"},
+	{"KUMA_DATAPLANE_RUNTIME_RESOURCE_PATH", "dataplane-file"},
+	{"KUMA_DATAPLANE_MESH", "mesh"},
+	{"KUMA_DATAPLANE_NAME", "name"},
+	{"KUMA_DATAPLANE_RUNTIME_TOKEN_PATH", "dataplane-token-file"},
+	{"KUMA_DATAPLANE_RUNTIME_BINARY_PATH", "envoy"},
+	{"KUMA_DATAPLANE_RUNTIME_CONCURRENCY", "concurrency"},
+	{"KUMA_DATAPLANE_RUNTIME_ENVOY_LOG_LEVEL", "envoy-log-level"},
+	{"KUMA_DATAPLANE_RUNTIME_ENVOY_COMPONENT_LOG_LEVEL", "envoy-component-log-level"},
+	{"KUMA_DATAPLANE_RESOURCES_MAX_MEMORY_BYTES", "envoy-max-memory"},
+	{"KUMA_READINESS_PORT", "readiness-port"},
+	{"KUMA_DNS_ENABLED", "dns-port"}, // before the port, which a disabled server does not have
+	{"KUMA_DNS_PROXY_PORT", "dns-port"},
+	{"KUMA_DNS_CORE_DNS_PORT", "dns-port"},
+}
+
+// kumaVariablesIgnored are variables of kuma-dp without effect here, with the reason. A trailing "_" stands for all
+// variables with the prefix. The first match counts.
+var kumaVariablesIgnored = []struct{ variable, reason string }{
+	{"KUMA_CONTROL_PLANE_CA_CERT", "the CA is read from a file, see --ca-cert-file"},
+	{"KUMA_CONTROL_PLANE_TLS_SKIP_VERIFY", "the certificate of the control plane is always verified"},
+	{"KUMA_CONTROL_PLANE_API_SERVER_URL", "weft-dp uses only the server for proxies, see --cp-address"},
+	{"KUMA_CONTROL_PLANE_RETRY_", "weft-dp retries until it is connected"},
+	{"KUMA_DATAPLANE_DRAIN_TIME", "the control plane sets the drain time: dpServer.drainTime"},
+	{"KUMA_DATAPLANE_RUNTIME_TOKEN", "the token is read from a file, see --dataplane-token-file"},
+	{"KUMA_DATAPLANE_RUNTIME_RESOURCE", "the Dataplane is read from a file, see --dataplane-file"},
+	{"KUMA_DATAPLANE_RUNTIME_TRANSPARENT_PROXY", "networking.transparentProxying of the Dataplane has it"},
+	{"KUMA_DATAPLANE_RUNTIME_SPIRE_", "a MeshIdentity has the socket of SPIRE"},
+	{"KUMA_DATAPLANE_RUNTIME_METRICS_", "weft-dp has no listener for metrics with a certificate of its own"},
+	{"KUMA_DATAPLANE_RUNTIME_", "weft-dp makes the configuration of Envoy itself"},
+	{"KUMA_DATAPLANE_RESILIENT_COMPONENT_", "weft-dp has its own times between attempts"},
+	{"KUMA_DATAPLANE_", "weft-dp has no such setting"},
+	{"KUMA_DNS_", "weft-dp serves DNS itself, see --dns-port"},
+	{"KUMA_APPLICATION_PROBE_PROXY_PORT", "see --probe-proxy-port"},
+}
+
+// kumaFlags are the flags of kuma-dp that weft-dp lacks, with what to write instead.
+var kumaFlags = map[string]string{
+	"binary-path":                      "write --envoy PATH",
+	"bind-outbounds":                   "leave it out: outbounds of a Dataplane without transparentProxying are bound",
+	"check-frequency":                  "leave it out: weft-dp wait returns as soon as the proxy is ready",
+	"config-dir":                       "leave it out: weft-dp removes its files when it ends",
+	"d":                                "write --dataplane-file FILE",
+	"dataplane":                        "write the Dataplane into a file, and --dataplane-file FILE",
+	"dataplane-token":                  "write the token into a file, and --dataplane-token-file FILE",
+	"dns-coredns-config-template-path": "leave it out: weft-dp serves DNS itself; --dns-resolvers has further servers",
+	"dns-coredns-path":                 "leave it out: weft-dp serves DNS itself",
+	"dns-coredns-port":                 "write --dns-port PORT",
+	"dns-enable-logging":               "leave it out: queries are not logged",
+	"dns-enabled":                      "leave it out, or write --dns-port 0 for no DNS",
+	"dns-envoy-port":                   "leave it out: weft-dp serves DNS itself, at --dns-port",
+	"dns-prometheus-port":              "leave it out: weft-dp serves DNS itself",
+	"dns-server-config-dir":            "leave it out: weft-dp serves DNS itself",
+	"drain-time":                       "set dpServer.drainTime of the control plane",
+	"log-level":                        "leave it out, or write --verbose for debug messages",
+	"log-max-age":                      "leave it out: the log is written to standard error",
+	"log-max-retained-files":           "leave it out: the log is written to standard error",
+	"log-max-size":                     "leave it out: the log is written to standard error",
+	"log-output-path":                  "redirect standard error to the file: 2>> FILE",
+	"metrics-cert-path":                "leave it out: no listener for metrics has a certificate of its own",
+	"metrics-key-path":                 "leave it out: no listener for metrics has a certificate of its own",
+	"request-timeout":                  "write --control-socket PATH, the socket of weft-dp run",
+	"skip-verify":                      "write --ca-cert-file FILE: the certificate is always verified",
+	"timeout":                          "run weft-dp wait with a limit of the shell: timeout 180 weft-dp wait",
+	"transparent-proxy":                "set networking.transparentProxying, and run weft-dp install transparent-proxy",
+	"transparent-proxy-config":         "set networking.transparentProxying, and run weft-dp install transparent-proxy",
+	"unix-socket":                      "write --control-socket PATH, the socket of weft-dp run",
+	"url":                              "write --control-socket PATH, the socket of weft-dp run",
+	"work-dir":                         "leave it out: weft-dp removes its files when it ends",
+}
+
+// explainFlag adds to the error of an unknown flag what replaces a flag of kuma-dp.
+func explainFlag(_ *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	if help, ok := kumaFlags[unknown.GetSpecifiedName()]; ok {
+		return fmt.Errorf("%w, which is a flag of kuma-dp; %s", err, help)
+	}
+	return err
+}
+
+// noArgs returns an error for arguments. In kuma-dp, `-v name=value` is a variable.
+func noArgs(command *cobra.Command, args []string) error {
+	if len(args) > 0 && strings.Contains(args[0], "=") {
+		return fmt.Errorf("%q is not a flag, and -v is --verbose; write --dataplane-var %s", args[0], args[0])
+	}
+	return cobra.NoArgs(command, args)
+}
+
+// readVariables sets the flags of weft-dp run that are not given to the values of the variables of kuma-dp. The
+// warnings name variables without effect.
+func readVariables(flags *pflag.FlagSet, environ []string) (warnings []string, err error) {
+	values := map[string]string{}
+	for _, pair := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(pair, "=")
+		if value == "" {
+			continue
+		}
+		values[name] = value
+		if reason := reasonOf(name); reason != "" {
+			warnings = append(warnings, name+" has no effect: "+reason)
+		}
+	}
+	given := func(flag string) bool { return flags.Changed(flag) }
+	byFile, byName := given("dataplane-file"), given("mesh") || given("name")
+	for _, known := range kumaVariables {
+		value, flag := values[known.variable], known.flag
+		if known.variable == "KUMA_DNS_ENABLED" {
+			if enabled, err := strconv.ParseBool(value); err != nil || enabled {
+				continue // the port decides
+			}
+			value = "0"
+		}
+		switch {
+		case value == "" || given(flag):
+			continue
+		case flag == "envoy-max-memory" && value == "0":
+			continue // in Kuma no value, and here too little
+		case flag == "dataplane-file" && byName:
+			warnings = append(warnings, known.variable+" has no effect: --mesh and --name are given")
+			continue
+		case (flag == "mesh" || flag == "name") && byFile:
+			warnings = append(warnings, known.variable+" has no effect: the file of the Dataplane has it")
+			continue
+		}
+		if err := flags.Set(flag, value); err != nil {
+			return nil, fmt.Errorf("%s, which sets --%s: %w", known.variable, flag, err)
+		}
+		byFile = byFile || flag == "dataplane-file"
+	}
+	return warnings, nil
+}
+
+// reasonOf returns the reason why a variable has no effect; empty: it has, or is of another program.
+func reasonOf(name string) string {
+	for _, known := range kumaVariables {
+		if known.variable == name {
+			return ""
+		}
+	}
+	for _, known := range kumaVariablesIgnored {
+		if known.variable == name || strings.HasSuffix(known.variable, "_") && strings.HasPrefix(name, known.variable) {
+			return known.reason
+		}
+	}
+	return ""
+}
