@@ -86,7 +86,8 @@ func TestAVariableIsTheDefaultOfItsFlag(t *testing.T) {
 		"DNS is disabled":    {environ: "KUMA_DNS_ENABLED=false KUMA_DNS_PROXY_PORT=53", want: "dns-port=0"},
 		"the port of DNS":    {environ: "KUMA_DNS_ENABLED=true KUMA_DNS_PROXY_PORT=53", want: "dns-port=53"},
 		"other programs":     {environ: "KUMA_CONTROL_PLANE_SERVICE_HOST=1 KUMA_STORE_TYPE=x", want: "mesh="},
-		"the drain time":     {environ: "KUMA_DATAPLANE_DRAIN_TIME=30s", warning: "KUMA_DATAPLANE_DRAIN_TIME has no effect"},
+		"the drain time": {
+			environ: "KUMA_DATAPLANE_DRAIN_TIME=30s", warning: "KUMA_DATAPLANE_DRAIN_TIME has no effect"},
 		"the name of a file": {args: "--dataplane-file f", environ: "KUMA_DATAPLANE_NAME=web", want: "name=",
 			warning: "KUMA_DATAPLANE_NAME has no effect: the file"},
 		"the file beside names": {args: "--name web", environ: "KUMA_DATAPLANE_RUNTIME_RESOURCE_PATH=f",

@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"weft/cmd/internal/subcommand"
 	"weft/internal/agent"
@@ -119,26 +120,7 @@ without a meaning here produces a warning with the reason.`,
 	}
 	c.Version = version
 	f := command.Flags()
-	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"},
-		"address of the control plane's server for proxies, https://HOST:PORT; with several replicas, one address "+
-			"each, comma-separated or in several flags")
-	f.StringVar(&c.CAFile, "ca-cert-file", "",
-		"file with the CA of the control plane's certificate, PEM; it is read for each connection, so a new CA takes "+
-			"effect (required)")
-	f.StringVar((*string)(&c.ProxyType), "proxy-type", string(agent.DataplaneProxy),
-		"type of the proxy: dataplane, ingress (of a ZoneIngress) or egress (of a ZoneEgress); zone proxies serve all "+
-			"meshes")
-	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
-		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required without --name)")
-	f.StringToStringVar(&c.Variables, "dataplane-var", nil,
-		"NAME=VALUE, which replaces {{ NAME }} in --dataplane-file; repeatable")
-	f.StringVar(&c.Mesh, "mesh", "", "mesh of a Dataplane that the control plane writes, as it does for a Pod")
-	f.StringVar(&c.Name, "name", "",
-		"name of this Dataplane or, with --proxy-type, of a ZoneIngress or ZoneEgress that the control plane writes; "+
-			"weft-dp waits until it exists")
-	f.StringVar(&c.TokenFile, "dataplane-token-file", "",
-		"file with the dataplane token, or with the zone token for a ZoneIngress or ZoneEgress; it is read for each "+
-			"call, so a new token takes effect and a pipe does not work (required)")
+	addIdentity(f, &c)
 	f.StringVar(&c.Envoy, "envoy", "",
 		"path of Envoy (default: WEFT_ENVOY, then envoy on the PATH, then the Envoy of make tools)")
 	f.StringVar(&memory, "envoy-max-memory", "",
@@ -169,6 +151,30 @@ without a meaning here produces a warning with the reason.`,
 	}
 	command.MarkFlagsOneRequired("dataplane-file", "name")
 	return command
+}
+
+// addIdentity adds the flags of the proxy's identity and of its control plane.
+func addIdentity(f *pflag.FlagSet, c *agent.Config) {
+	f.StringSliceVar(&c.ControlPlane, "cp-address", []string{"https://127.0.0.1:5678"},
+		"address of the control plane's server for proxies, https://HOST:PORT; with several replicas, one address "+
+			"each, comma-separated or in several flags")
+	f.StringVar(&c.CAFile, "ca-cert-file", "",
+		"file with the CA of the control plane's certificate, PEM; it is read for each connection, so a new CA takes "+
+			"effect (required)")
+	f.StringVar((*string)(&c.ProxyType), "proxy-type", string(agent.DataplaneProxy),
+		"type of the proxy: dataplane, ingress (of a ZoneIngress) or egress (of a ZoneEgress); zone proxies serve all "+
+			"meshes")
+	f.StringVar(&c.DataplaneFile, "dataplane-file", "",
+		"file with the Dataplane, ZoneIngress or ZoneEgress, YAML or JSON (required without --name)")
+	f.StringToStringVar(&c.Variables, "dataplane-var", nil,
+		"NAME=VALUE, which replaces {{ NAME }} in --dataplane-file; repeatable")
+	f.StringVar(&c.Mesh, "mesh", "", "mesh of a Dataplane that the control plane writes, as it does for a Pod")
+	f.StringVar(&c.Name, "name", "",
+		"name of this Dataplane or, with --proxy-type, of a ZoneIngress or ZoneEgress that the control plane writes; "+
+			"weft-dp waits until it exists")
+	f.StringVar(&c.TokenFile, "dataplane-token-file", "",
+		"file with the dataplane token, or with the zone token for a ZoneIngress or ZoneEgress; it is read for each "+
+			"call, so a new token takes effect and a pipe does not work (required)")
 }
 
 func newDrainCommand() *cobra.Command {

@@ -197,7 +197,7 @@ func variableOf(path string) string {
 }
 
 // rejectedSettings are settings without effect here that protect something in Kuma: with this value the start is an
-// error, since the control plane would be open where the operator believes that it is closed.
+// error, since the control plane would be open where the operator has closed it.
 var rejectedSettings = []struct {
 	name  string
 	value bool
