@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,6 +84,26 @@ func TestKumasVariablesAreKnown(t *testing.T) {
 		if _, warnings, err := Load("", []string{s.variable + "="}, nil); err != nil || len(warnings) != 1 {
 			t.Errorf("%s: warnings %q, error %v", s.variable, warnings, err)
 		}
+	}
+}
+
+// TestKumasDefaultsAreValuesOfVariables: the variables of all of Kuma's settings, with its defaults, start weft.
+func TestKumasDefaultsAreValuesOfVariables(t *testing.T) {
+	var environ []string
+	for _, s := range kumaSettings(t) {
+		var value any
+		if s.variable == "-" || s.path == "-" || json.Unmarshal([]byte(s.value), &value) != nil {
+			continue
+		}
+		if n, ok := value.(float64); ok {
+			value = json.Number(strconv.Itoa(int(n)))
+		}
+		if text, ok := textOf(value, true); ok {
+			environ = append(environ, s.variable+"="+text)
+		}
+	}
+	if _, warnings, err := Load("", environ, nil); err != nil || len(environ) < 200 {
+		t.Errorf("%d variables, %d warnings, error %v", len(environ), len(warnings), err)
 	}
 }
 
