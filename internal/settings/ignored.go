@@ -80,7 +80,7 @@ var ignoredSettings = []struct{ name, reason string }{
 	{"KUMA_GENERAL_TLS_MIN_VERSION", "TLS 1.2 is the oldest version"},
 	{"KUMA_GENERAL_TLS_MAX_VERSION", "TLS 1.3 is always enabled"},
 	{"KUMA_GENERAL_TLS_CIPHER_SUITES", "Go selects the ciphers"},
-	{"KUMA_GENERAL_CERT_GENERATION_", "a failed certificate is issued again by a schedule of its own"},
+	{"KUMA_GENERAL_CERT_GENERATION_", "weft-dp requests a certificate again after a failure"},
 	{"KUMA_GENERAL_DNS_CACHE_TTL",
 		"host names are resolved by the TTL of their records; see hostNames in the settings"},
 	{"KUMA_GENERAL_RESILIENT_COMPONENT_", "components are not restarted"},
