@@ -353,8 +353,12 @@ func network(field func(*Settings) *netip.Prefix) func(*Settings, string) error 
 func networkIPv6(field func(*Settings) *netip.Prefix) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		prefix, err := netip.ParsePrefix(v)
-		if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is6() || prefix.Bits() > 96 {
+		address := prefix.Addr()
+		if err != nil || prefix != prefix.Masked() || !address.Is6() || prefix.Bits() > 96 {
 			return errors.New("is not an IPv6 network of 96 bits or less, such as fd00:fd00::/96")
+		}
+		if address.Is4In6() || address.IsUnspecified() || address.IsMulticast() || address.IsLinkLocalUnicast() {
+			return errors.New("has addresses that no machine routes; use a network such as fd00:fd00::/96")
 		}
 		*field(s) = prefix
 		return nil
