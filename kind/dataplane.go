@@ -250,7 +250,7 @@ var Dataplanes = &resource.Kind[Dataplane]{
 		WrittenBy: resource.Writer,
 		Replaced: map[string]string{
 			"networking.gateway": "has no meaning here: for a delegated gateway write a Dataplane without inbounds, " +
-				"with the label kuma.io/workload in place of the tag kuma.io/service, as `weft migrate` does; " +
+				"with the label kuma.io/workload in place of the tag kuma.io/service; " +
 				"there are no built-in gateways; between zones use networking.zoneIngress",
 			"networking.listeners": "has no meaning here; use networking.zoneIngress " +
 				"and networking.zoneEgress",
