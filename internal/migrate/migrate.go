@@ -104,6 +104,7 @@ func Translate(documents []Document, options Options) (Result, error) {
 		return Result{}, err
 	}
 	t.older()
+	t.closed()
 	t.zones()
 	t.namespaces()
 	for _, o := range t.objects {
