@@ -579,7 +579,7 @@ func goFiles(t *testing.T) map[string]goSource {
 			t.Fatal(err)
 		}
 		files := token.NewFileSet()
-		tree, err := parser.ParseFile(files, file, text, parser.SkipObjectResolution)
+		tree, err := parser.ParseFile(files, file, text, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -133,9 +133,9 @@ func (c *checks) optionalPort(field string, port uint32) bool {
 	return port == 0 || c.port(field, port)
 }
 
-// address checks a unicast IP address in its canonical form, since listeners and endpoints are identified by it.
 var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
 
+// address checks a unicast IP address in its canonical form, since listeners and endpoints are identified by it.
 func (c *checks) address(field, address string) bool {
 	ip, err := netip.ParseAddr(address)
 	switch {

@@ -133,7 +133,7 @@ func (b *RouteBackendRef) Share() uint32 {
 	return *b.Weight
 }
 
-// MergeKey implements [policy.Keyed]. A match without a path has the key of the prefix "/".
+// MergeKey implements Keyed of package policy. A match without a path has the key of the prefix "/".
 func (m HTTPMatch) MergeKey() string {
 	if m.Path == nil {
 		m.Path = &PathMatch{PathPrefix, "/"}

@@ -187,7 +187,7 @@ func readBackup(path string, use func(iter.Seq2[store.Row, error]) error) (backu
 // progressInterval is the interval of progress reports.
 const progressInterval = 2 * time.Second
 
-// teller counts rows, and reports the progress.
+// progressReporter counts rows, and reports the progress.
 type progressReporter struct {
 	to          io.Writer
 	next        time.Time

@@ -43,7 +43,7 @@ func (r *remote) completeName(d resource.Descriptor) completer {
 	}
 }
 
-// names requests the names that begin with a text, in the mesh of --mesh.
+// resourceNames requests the names that begin with a text, in the mesh of --mesh.
 func (r *remote) resourceNames(ctx context.Context, d resource.Descriptor, begun string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

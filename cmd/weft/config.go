@@ -78,7 +78,7 @@ Secret admin-user-token for each command, unless you give a token. The namespace
 	return command
 }
 
-// complete reads the token and makes paths absolute, so that they are valid in every directory.
+// resolve reads the token and makes paths absolute, so that they are valid in every directory.
 func (p *controlPlane) resolve(tokenFile string, in io.Reader) error {
 	if tokenFile != "" {
 		text, err := readFileOr(tokenFile, in)
@@ -199,7 +199,7 @@ func newContextListCommand() *cobra.Command {
 	return command
 }
 
-// shown returns the contexts without their tokens.
+// withoutTokens returns the contexts without their tokens.
 func (c *contexts) withoutTokens() *contexts {
 	shown := &contexts{c.Current, slices.Clone(c.ControlPlanes)}
 	for i := range shown.ControlPlanes {
@@ -231,7 +231,7 @@ func newContextSwitchCommand() *cobra.Command {
 		})
 }
 
-// named returns a command that changes one context.
+// newContextCommand returns a command that changes one context.
 func newContextCommand(use, short string, change func(*contexts, *controlPlane) string) *cobra.Command {
 	var name string
 	command := &cobra.Command{

@@ -202,7 +202,7 @@ func (d *description) policies() error {
 	return facts.section().print(d.out)
 }
 
-// wrong prints the findings of a check about the resource.
+// findings prints the findings of a check about the resource.
 func (d *description) findings() error {
 	report := &check.Report{}
 	if err := d.get("/_check", report); err != nil {
@@ -217,7 +217,7 @@ func (d *description) findings() error {
 	return nil
 }
 
-// since writes a time and the time since then.
+// timeAndAge writes a time and the time since then.
 func timeAndAge(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02 15:04 UTC"), age(time.Since(t)))
 }

@@ -56,7 +56,8 @@ command fails and prints nothing: an export without it would have another CA mad
 	return command
 }
 
-// exported returns the resources that users wrote, in the order of writing; of one mesh, or of all and of global scope.
+// userResources returns the resources that users wrote, in the order of writing; of one mesh, or of all and of global
+// scope.
 func userResources(ctx context.Context, c *client.Client, mesh string, withSecrets bool) ([]resource.Any, error) {
 	kinds := kind.All()
 	slices.SortStableFunc(kinds, func(a, b resource.Descriptor) int { return writePlace(a) - writePlace(b) })
@@ -84,7 +85,8 @@ func userResources(ctx context.Context, c *client.Client, mesh string, withSecre
 	return objects, nil
 }
 
-// complete returns an error if an export lacks the CA of a builtin backend, since another CA would be generated.
+// checkExportedCAs returns an error if an export lacks the CA of a builtin backend, since another CA would be
+// generated.
 func checkExportedCAs(objects []resource.Any) error {
 	has := map[resource.Key]bool{}
 	for _, o := range objects {

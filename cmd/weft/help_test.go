@@ -43,7 +43,7 @@ var (
 	afterCall = regexp.MustCompile(`\s+(#|\||>|2>|&).*$|\)$`)
 )
 
-// takes parses an example as the program would, in a new command tree, since flags keep their values.
+// parseExample parses an example as the program would, in a new command tree, since flags keep their values.
 func parseExample(t *testing.T, path, line string) {
 	line = strings.TrimSpace(line)
 	at := program.FindStringIndex(line)

@@ -18,7 +18,7 @@ import (
 	"weft/kind"
 )
 
-// question is one view of a proxy, selected by a flag.
+// proxyView is one view of a proxy, selected by a flag.
 type proxyView struct {
 	flag, path, usage string
 	// text is set for Envoy's own pages, which are text unless JSON is requested.
@@ -29,7 +29,7 @@ type proxyView struct {
 	only string
 }
 
-// questions are all views but the overview, which needs no flag. The live ones request a page of the proxy's Envoy,
+// proxyViews are all views but the overview, which needs no flag. The live ones request a page of the proxy's Envoy,
 // through its weft-dp.
 var proxyViews = []proxyView{
 	{flag: "config", path: "_snapshot", usage: "the Envoy configuration that the control plane sends it"},

@@ -147,7 +147,7 @@ func kumactlExport(t *testing.T, api string, withSecrets bool) string {
 	return strings.Join(documents, "\n---\n")
 }
 
-// provide changes a Mesh as kumactl does.
+// asProvided changes a Mesh as kumactl does.
 func asProvided(mesh map[string]any) {
 	mtls, ok := mesh["mtls"].(map[string]any)
 	if mesh["type"] != "Mesh" || !ok {

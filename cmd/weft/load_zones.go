@@ -41,7 +41,7 @@ every zone changes a service each second. Run it on a machine that does nothing 
 // measurementReport is the report of a measurement.
 type measurementReport interface{ Print(io.Writer) error }
 
-// measures makes a command run a measurement, with control planes that run this program, and print its report.
+// setMeasurement makes a command run a measurement, with control planes that run this program, and print its report.
 func setMeasurement(cmd *cobra.Command,
 	measure func(ctx context.Context, self string, progress io.Writer) (measurementReport, error)) {
 	o := outputFlag(cmd, asTable, asJSON)

@@ -49,7 +49,7 @@ func (r *Denials) wake() {
 	time.AfterFunc(quietTime, r.wake)
 }
 
-// Write implements io.Writer, for servers that complain of a caller through a [log.Logger].
+// Write implements io.Writer, for servers that complain of a caller through a Logger of package log.
 func (r *Denials) Write(line []byte) (int, error) {
 	r.Note("a connection failed", "reason", strings.TrimSpace(string(line)))
 	return len(line), nil

@@ -37,7 +37,7 @@ func (w *Writer) owner(meta *resource.Meta) kind.Owner {
 	return kind.OwnerOf(meta)
 }
 
-// ownable rejects a write of a resource that another control plane owns or would own: a resource has one writer.
+// checkOwnable rejects a write of a resource that another control plane owns or would own: a resource has one writer.
 func (w *Writer) checkOwnable(key resource.Key, stored *current) error {
 	if stored != nil {
 		return w.checkChangeable(key, stored.object)
@@ -79,7 +79,7 @@ func ownerPhrase(owner kind.Owner) string {
 	return fmt.Sprintf("the zone %q", owner.Zone)
 }
 
-// deletable rejects the deletion of a resource that another control plane owns.
+// checkDeletable rejects the deletion of a resource that another control plane owns.
 func (w *Writer) checkDeletable(ctx context.Context, key resource.Key) error {
 	if kind.ByName(key.Kind).Describe().Sync == 0 {
 		return nil

@@ -67,7 +67,8 @@ func patchable() []*xds.Resource {
 	}
 }
 
-// apply returns the resources after modifications as JSON by type and name, without spaces, and the number of changes.
+// applied returns the resources after modifications as JSON by type and name, without spaces, and the number of
+// changes.
 func (p *Patches) applied(t *testing.T, own bool) (map[string]string, Patched) {
 	t.Helper()
 	patched := p.Apply(Batch{Resources: patchable(), Own: own, Tags: func(listener string) []map[string]string {

@@ -38,8 +38,9 @@ const (
 	tcpProxyType    = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"
 )
 
-// Names of the slots of a place: an inbound by its port, a filter chain of a zone egress, or a listener of a zone
-// ingress. They are equal for all proxies that listen on a port, so proxies share the bytes of equal contents.
+// connectionSlotName and the next functions return the names of the slots of a place: an inbound by its port, a filter
+// chain of a zone egress, or a listener of a zone ingress. They are equal for all proxies that listen on a port, so
+// proxies share the bytes of equal contents.
 func connectionSlotName(place string) string { return "self_connection_limit_" + place }
 
 func rateLimitSlotName(place string) string { return "self_rate_limit_" + place }

@@ -12,8 +12,9 @@ import (
 	"weft/kind"
 )
 
-// The permissions in one sentence, to which the generated configuration must conform for any rules and callers: a
-// caller with SPIFFE IDs of one trusted trust domain is accepted if no deny and one allow matches an ID of that domain.
+// modelAllows is the permissions in one sentence, to which the generated configuration must conform for any rules and
+// callers: a caller with SPIFFE IDs of one trusted trust domain is accepted if no deny and one allow matches an ID of
+// that domain.
 func modelAllows(p match.Permissions, names []string) bool {
 	domain := domainOf(names[0])
 	trusted := []string{"default.east.mesh.local", "default.west.mesh.local"}

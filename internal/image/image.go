@@ -225,7 +225,7 @@ func iptables() (map[string]File, error) {
 	return files, nil
 }
 
-// The user of the control plane.
+// controlPlaneUser is the user and the group of the control plane.
 const controlPlaneUser = "5678:5678"
 
 // ControlPlane is the image of the control plane. The program is linked statically.

@@ -148,7 +148,7 @@ func (p *zonePeer) doubtedDeletions() []kind.DoubtedDeletion {
 	return all
 }
 
-// rejectedItems returns the resources that either side has rejected, by kind and name.
+// rejected returns the resources that either side has rejected, by kind and name.
 func (p *zonePeer) rejected(now time.Time) []kind.RejectedItem {
 	var all []kind.RejectedItem
 	for name, k := range p.kinds {

@@ -250,7 +250,7 @@ func TestARecreatedMesh(t *testing.T) {
 	g.awaitRow(there)
 }
 
-// counted counts the writes of a kind.
+// countingStream counts the writes of a kind.
 type countingStream struct {
 	store.Store
 	writes chan resource.Key

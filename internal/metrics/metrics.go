@@ -38,7 +38,7 @@ type Metrics struct {
 	sync       *sync
 }
 
-// From tens of microseconds to seconds: Prometheus' default buckets are too coarse for fast operations.
+// buckets go from tens of microseconds to seconds: Prometheus' default buckets are too coarse for fast operations.
 var buckets = prometheus.ExponentialBuckets(50e-6, 2.5, 13)
 
 // longAgo is the age from which a change is not counted as new.

@@ -165,7 +165,7 @@ func targetOf(words []string) Target {
 	return t
 }
 
-// to reads "MeshService b" as the display name b, and "MeshService env=dev section=http" as labels and a section.
+// parseTo reads "MeshService b" as the display name b, and "MeshService env=dev section=http" as labels and a section.
 func parseTo(words []string) *To {
 	t := &To{Kind: toKinds[words[0]], Labels: map[string]string{}}
 	for _, word := range words[1:] {
@@ -196,7 +196,7 @@ func parseMatch(words []string) Match {
 	return m
 }
 
-// destination reads "b:http", and "r/b:http" for the requests of the route r.
+// parseDestination reads "b:http", and "r/b:http" for the requests of the route r.
 func parseDestination(text string) *Destination {
 	route, rest, isRoute := strings.Cut(text, "/")
 	if !isRoute {

@@ -29,7 +29,8 @@ func sent(h *Hub) map[string]string {
 	return versions
 }
 
-// An address that is not valid UTF-8 stands for a bug of weft: validation rejects it, and no message can carry it.
+// noText is an address that is not valid UTF-8. It stands for a bug of weft: validation rejects it, and no message can
+// carry it.
 const noText = "10.0.0.\xff"
 
 func TestWhatCannotBeTranslatedKeepsItsLastConfigurationAndNothingElseDoes(t *testing.T) {

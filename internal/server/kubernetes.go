@@ -105,7 +105,7 @@ func openAt(ctx context.Context, server api.Server, s *settings.Settings, log *s
 // webhookSecret is the Secret with the certificate of the webhooks.
 const webhookSecret = "kuma-webhook-tls"
 
-// Webhook configurations whose caBundle the control plane keeps.
+// webhookConfigurations are the paths of the webhook configurations whose caBundle the control plane keeps.
 var webhookConfigurations = []string{
 	"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/kuma-admission-mutating-webhook-configuration",
 	"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/kuma-validating-webhook-configuration",

@@ -132,7 +132,7 @@ func (s *shop) service(name string, labels, selector object) {
 		"labels": labels}, "spec": object{"selector": selector, "ports": ports}})
 }
 
-// selectors changes the selector of a Service, as Argo Rollouts does.
+// selector changes the selector of a Service, as Argo Rollouts does.
 func (s *shop) selector(name string, selector object) {
 	s.t.Helper()
 	for {
@@ -181,7 +181,7 @@ func (s *shop) dataplane(name string) (dp dataplane, ok bool) {
 	return dp, err == nil
 }
 
-// state returns "NAME=STATE" for each inbound of a Dataplane, by the Service.
+// states returns "NAME=STATE" for each inbound of a Dataplane, by the Service.
 func (s *shop) states(name string) string {
 	dp, ok := s.dataplane(name)
 	if !ok {

@@ -133,7 +133,8 @@ type Destination struct {
 	Zones []Servers
 	// ClientZone is the zone of the clients of a MultiZoneService.
 	ClientZone string `json:",omitempty"`
-	// Effective are the confs of the traffic of some proxies. The stages of destinations leave it empty; see [With].
+	// Effective are the confs of the traffic of some proxies. The stages of destinations leave it empty; see
+	// [Destination.With].
 	Effective Effective
 }
 

@@ -19,7 +19,7 @@ type Route struct {
 	// Rules are in the order of their precedence: the first rule that matches a request or a connection decides. The
 	// last one matches all of them.
 	Rules []RouteRule
-	// Effective are the confs of the traffic of some proxies. The stage of routes leaves it empty; see [With].
+	// Effective are the confs of the traffic of some proxies. The stage of routes leaves it empty; see [Route.With].
 	Effective Effective
 }
 

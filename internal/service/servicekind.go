@@ -31,7 +31,7 @@ type serviceKind struct {
 type places struct {
 	of func(r *table.Reader, row state.ServiceKey) kind.Places
 	// vipOwners returns the rows of the services with a virtual IP, and claimants those that request a host name, by
-	// its [HostnameKey].
+	// its [state.HostnameKey].
 	vipOwners, claimants func(r *table.Reader, key string) []state.ServiceKey
 }
 
@@ -147,7 +147,7 @@ func (s *Stage) VIPOwners(r *table.Reader, vip string) []resource.Key {
 	return owners
 }
 
-// HostnameOwners returns the services of every kind that request a host name, by its [HostnameKey].
+// HostnameOwners returns the services of every kind that request a host name, by its [state.HostnameKey].
 func (s *Stage) HostnameOwners(r *table.Reader, key string) []resource.Key {
 	var claimants []resource.Key
 	for of := range s.kinds {

@@ -25,9 +25,9 @@ type Stage struct {
 	// ServiceMembers are the [Stage.Members] of a MeshService, which several values read whenever one of them changes.
 	ServiceMembers table.Derived[state.ServiceKey, []*Member]
 	// Destinations are the services of a mesh, of every kind and zone. Tagged are the MeshServices that select a value
-	// of kuma.io/service, by its [TagKey]. Labeled are the services of a kind that have labels. Named is the service
-	// with a name, the zero key where there is none. Ports are a service's ports. These values separate the services
-	// from their clients: a change of a service that leaves them equal recomputes no proxy group.
+	// of kuma.io/service, by its [state.TagKey]. Labeled are the services of a kind that have labels. Named is the
+	// service with a name, the zero key where there is none. Ports are a service's ports. These values separate the
+	// services from their clients: a change of a service that leaves them equal recomputes no proxy group.
 	Destinations table.Derived[string, []DestinationKey]
 	Tagged       table.Derived[string, []DestinationKey]
 	Labeled      table.Derived[labelQuery, []DestinationKey]

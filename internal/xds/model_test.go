@@ -60,8 +60,8 @@ func newWorld(t *rapid.T) *world {
 
 func (w *world) sets() []*ResourceSet { return []*ResourceSet{w.own, w.groups[w.group]} }
 
-// Names that end in "own" are in the own set: only one set of a stream has a name. The own set also excludes listeners
-// and clusters of the groups.
+// commit draws a change. Names that end in "own" are in the own set: only one set of a stream has a name. The own set
+// also excludes listeners and clusters of the groups.
 func (w *world) commit(t *rapid.T) {
 	var changes []Change
 	for i, f := range append([]*ResourceSet{w.own}, w.groups...) {

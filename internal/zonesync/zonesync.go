@@ -14,7 +14,7 @@
 //   - Every receiver stores the bytes that the owner wrote: [Sum] compares the stored bodies.
 //   - A log sends nothing before it is open. For an owner that it waits for ([Log.Await]), it sends only what the
 //     receiver lacks: a resource that was not read yet looks like a deleted one.
-//   - The authenticated identity of a peer decides which items it may send ([Way.May]), on both sides.
+//   - The authenticated identity of a peer decides which items it may send ([Direction.May]), on both sides.
 package zonesync
 
 import (

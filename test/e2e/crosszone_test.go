@@ -17,7 +17,7 @@ import (
 	"weft/internal/traffic"
 )
 
-// Ports at which the client in the other zone reaches web's ports.
+// webOutbounds are the ports at which the client in the other zone reaches web's ports.
 var webOutbounds = map[string]int{"http": 10001, "grpc": 10002, "tcp": 10003}
 
 const webPorts = `{port: 80, targetPort: 20080, appProtocol: http}, {port: 81, targetPort: 20081, appProtocol: ` +

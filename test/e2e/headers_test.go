@@ -237,7 +237,7 @@ func TestHostileApplicationsRequestARetry(t *testing.T) {
 	}
 }
 
-// responsesForAnotherTry are responses by which an application requests a retry of a request that it has executed.
+// responsesThatRequestARetry are responses by which an application requests a retry of a request that it has executed.
 func responsesThatRequestARetry() map[string]func(http.ResponseWriter, *http.Request) {
 	all := map[string]func(http.ResponseWriter, *http.Request){
 		"the connection breaks": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },

@@ -30,7 +30,7 @@ type builder struct {
 	added  uint32
 }
 
-// The clusters of the bootstrap to which resources refer: the control plane and the agent.
+// bootstrapClusters are the clusters of the bootstrap to which resources refer: the control plane and the agent.
 var bootstrapClusters = []string{"weft_xds", "weft_sds"}
 
 func newBuilder() *builder {
