@@ -76,11 +76,11 @@ func override(field **wrapperspb.UInt32Value, by *uint32) {
 	}
 }
 
-// outlierDetection returns the ejection of a cluster's endpoints. Every endpoint of the client's own zone may be
-// ejected, since other zones can serve instead. A zone proxy is ejected where it cannot be reached, and not for the
-// responses of one of the services that it forwards to. Every one may be ejected, since one that works is ejected too
-// where it leads to servers that do not respond: it must not be the only one, while the others are unreachable. It
-// returns soon: one connection that breaks with two requests suffices to eject a zone proxy that works.
+// outlierDetection returns the outlier detection of a cluster. All endpoints of the client's own zone may be ejected,
+// since other zones can serve instead. A zone proxy is ejected for failed connections, and not for the responses of a
+// service that it forwards to. All zone proxies may be ejected: a reachable one is ejected for servers that do not
+// respond, and an unreachable one must not be the only endpoint left. The ejection of a zone proxy is short, since one
+// broken connection with two requests suffices to eject a working one.
 func (h hop) outlierDetection(locality service.Locality) *clusterv3.OutlierDetection {
 	detection := outlierDetection()
 	if locality == service.LocalLocality || h.byZoneProxy {

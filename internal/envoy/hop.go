@@ -102,11 +102,11 @@ func (h hop) protocolOptions() map[string]*anypb.Any {
 	return packedOptions(options)
 }
 
-// tcpOptions closes connections that no client waits for any more. Where a connection attempt fails, Envoy fails all
-// clients that wait for the endpoint and keeps the other attempts. When these succeed later, their connections would
-// wait for the next client for 10 minutes, and its data would be lost if the endpoint fell silent meanwhile. A
-// connection counts as idle while it is established, so the time begins after an attempt's: an attempt that ended as
-// idle would be no failure of the endpoint, which would never be ejected.
+// tcpOptions returns the options of a TCP upstream, with the idle timeout that closes connections without a client.
+// Where a connection attempt fails, Envoy fails all clients that wait for the endpoint and keeps the other attempts.
+// The connection of a later success would wait 10 minutes for the next client, whose data would be lost if the endpoint
+// stopped responding meanwhile. Envoy counts a connection attempt as idle time, so the timeout is longer than an
+// attempt: an attempt that ended as idle would be no failure, and the endpoint would never be ejected.
 func tcpOptions(attempt *durationpb.Duration) map[string]*anypb.Any {
 	return map[string]*anypb.Any{
 		"envoy.extensions.upstreams.tcp.v3.TcpProtocolOptions": toAny(&tcpv3.TcpProtocolOptions{

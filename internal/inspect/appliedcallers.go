@@ -14,7 +14,7 @@ import (
 
 // AppliedCallers is the effective conf of the callers of one match.
 type AppliedCallers struct {
-	// Match are the callers; absent for all callers of which no other match is.
+	// Match selects the callers. It is absent for the callers that no other match selects.
 	Match *kind.RuleMatch `json:"match,omitempty"`
 	AppliedConf
 }

@@ -30,11 +30,11 @@ const (
 	// Bound is how long the confirmation of a change of ingress addresses waits for lookups of the new host names: as
 	// long as the zone that changed them waits for the confirmation.
 	Bound = 30 * time.Second
-	// A name is looked up again after its time to live, within least and most. After a failure the runner waits for
-	// least, then twice that, and so on up to most.
+	// A name is looked up again after its time to live, within minInterval and maxInterval. After a failure the runner
+	// waits for minInterval, then twice that, and so on up to maxInterval.
 	minInterval, maxInterval = 5 * time.Second, 5 * time.Minute
-	// maxPace is the least time between two lookups of a name whose row changed repeatedly: least doubles for each
-	// change up to maxPace, until the row has not changed for calm.
+	// maxPace is the longest pause between two lookups of a name whose row changed repeatedly: minInterval doubles for
+	// each change up to maxPace, until the row has not changed for stableAfter.
 	maxPace, stableAfter = 30 * time.Second, 5 * time.Minute
 	// A name without addresses, in whose place former ingresses are dialed, is looked up again after 1 to 2 s, for
 	// keptTries times.

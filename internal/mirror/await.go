@@ -65,9 +65,10 @@ func StoredIn(rows store.Store) func(context.Context, resource.Key) (version str
 // rereadAfter is the time after which the store is asked again for the version of a row that the copy does not show.
 const rereadAfter = time.Second
 
-// Await returns once the copy has had rows in their versions, or in later ones. It reads the store for a row whose
-// version it does not know, for one that the copy shows in another version than before, and for one that the copy lacks
-// for long: it may have been written again, and the copy may have had that first.
+// Await returns once the copy has shown each row in its version or in a later one. It reads the store for the version
+// of a row where the caller states none, where the copy shows another version than before, and where the copy has
+// lacked the row for [rereadAfter]: the row may have been written again, and the copy may have shown that version
+// first.
 func (c Copy) Await(ctx context.Context, rows Rows) error {
 	pending := make(map[resource.Key]*awaited, len(rows))
 	for key, version := range rows {

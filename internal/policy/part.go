@@ -242,7 +242,7 @@ func (m Match) specificity() int {
 	return level<<32 + length
 }
 
-// Matched is the effective parts for the callers of one match.
+// Matched has the effective parts of the callers that one match selects.
 type Matched struct {
 	Match Match
 	Parts []Part // ascending: a later one overrides

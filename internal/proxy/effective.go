@@ -68,7 +68,7 @@ func (s *Stage) about(r *table.Reader, key AboutKey) []policy.Part {
 	return policy.Outbound(s.state.PolicyRows[key.Policy.Kind].Parts(r, key.Policy.Mesh, key.Policy.Name), targeted)
 }
 
-// ConcernKey identifies the destinations in a part of those that proxies reach which a policy has to items about.
+// ConcernKey identifies the destinations of a part of a proxy group's reach to which the `to` items of a policy apply.
 type ConcernKey struct {
 	Policy resource.Key
 	Of     ReachPart

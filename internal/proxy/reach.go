@@ -100,7 +100,7 @@ func (s *Stage) reached(r *table.Reader, reach ReachKey) []service.DestinationKe
 	} else {
 		var selections []selection
 		if err := json.Unmarshal([]byte(reach.Services), &selections); err != nil {
-			panic("graph: the reach of a proxy group is written by canonical: " + err.Error())
+			panic("proxy: the reach of a proxy group is written by canonical: " + err.Error())
 		}
 		for _, sel := range selections {
 			add(s.selected(r, reach.Mesh, sel), sel.Port)

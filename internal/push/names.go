@@ -89,7 +89,7 @@ func (n *HostNames) encode(before *HostNames) []byte {
 	}
 	encoded, err := proto.Marshal(update)
 	if err != nil {
-		panic("publish: host names are UTF-8: " + err.Error())
+		panic("push: host names are UTF-8: " + err.Error())
 	}
 	return encoded
 }

@@ -50,7 +50,7 @@ func (s *Stage) tagged(r *table.Reader, tagKey string) []DestinationKey {
 func (s *Stage) labeledServices(r *table.Reader, key labelQuery) []DestinationKey {
 	labels := map[string]string{}
 	if err := json.Unmarshal([]byte(key.Labels), &labels); err != nil {
-		panic("graph: labels are written by labelsOf: " + err.Error())
+		panic("service: labels are written by labelsOf: " + err.Error())
 	}
 	keys := s.kinds[key.Kind].labeled(r, key.Mesh, labels)
 	slices.SortFunc(keys, CompareDestinations)

@@ -92,7 +92,7 @@ const (
 	mapValueField = 2
 )
 
-// unmarshal decodes a message. Nothing of what the request was before is left.
+// unmarshal decodes a message and replaces the former contents of the request.
 func (r *request) unmarshal(data mem.BufferSlice) error {
 	r.release()
 	r.scratch = scratches.Get().(*scratch)
