@@ -40,6 +40,7 @@ var walls = []wall{
 		"the operating system decides which users may open the socket, independent of the API behind it"},
 	{"internal/wait", nil, "a wait does not depend on its condition"},
 	{"internal/testwait", nil, "the deadlines of tests do not depend on the tested package"},
+	{"internal/golden", []string{"internal/golden"}, "the form of an expectation does not depend on the tested package"},
 	{"internal/testnet", nil, "the network of tests does not depend on the tested package"},
 	{"internal/certfile", nil, "reading certificate files does not depend on the server that presents them"},
 	{"internal/audit", []string{"resource", "kind", "internal/access"},
