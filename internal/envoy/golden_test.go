@@ -1,20 +1,18 @@
 package envoy
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
+	"weft/internal/golden"
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/service"
@@ -22,8 +20,6 @@ import (
 	"weft/internal/zoneproxy"
 	"weft/kind"
 )
-
-var update = flag.Bool("update", false, "rewrite the expectations under testdata")
 
 // nouns is the input of a golden. Each field that is present becomes configuration.
 type nouns struct {
@@ -118,29 +114,26 @@ func goldens(t *testing.T) map[string]string {
 	return files
 }
 
-// section returns a file of a golden, or nil.
-func section(archive *txtar.Archive, name string) *txtar.File {
-	for i := range archive.Files {
-		if archive.Files[i].Name == name {
-			return &archive.Files[i]
-		}
-	}
-	return nil
-}
-
-func readGolden(t *testing.T, path string) (*txtar.Archive, []*xds.Resource) {
+// readGolden returns the resources of a golden.
+func readGolden(t *testing.T, path string) []*xds.Resource {
 	t.Helper()
-	archive, err := txtar.ParseFile(path)
+	scenario, err := txtar.ParseFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	input := section(archive, "input.yaml")
-	if input == nil {
-		t.Fatalf("%s has no input.yaml", path)
+	return generate(t, scenario)
+}
+
+// generate returns the resources of a scenario's input.
+func generate(t *testing.T, scenario *txtar.Archive) []*xds.Resource {
+	t.Helper()
+	input := golden.Section(scenario, "input.yaml")
+	if input == "" {
+		t.Fatal("a golden has its input in the section input.yaml")
 	}
 	var n nouns
-	unmarshal(t, string(input.Data), &n)
-	return archive, n.resources()
+	unmarshal(t, input, &n)
+	return n.resources()
 }
 
 func unmarshal(t *testing.T, text string, into *nouns) {
@@ -151,31 +144,9 @@ func unmarshal(t *testing.T, text string, into *nouns) {
 }
 
 func TestGolden(t *testing.T) {
-	for name, path := range goldens(t) {
-		t.Run(name, func(t *testing.T) {
-			archive, resources := readGolden(t, path)
-			got := render(t, resources)
-			output := section(archive, "envoy.yaml")
-			if *update {
-				if output == nil {
-					archive.Files = append(archive.Files, txtar.File{Name: "envoy.yaml"})
-					output = &archive.Files[len(archive.Files)-1]
-				}
-				output.Data = []byte(got)
-				if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			if output == nil {
-				t.Fatalf("%s has no envoy.yaml; -update writes it", path)
-			}
-			if diff := cmp.Diff(string(output.Data), got); diff != "" {
-				t.Errorf("the configuration has changed (-golden +now). Understand why, then run with -update.\n%s",
-					diff)
-			}
-		})
-	}
+	golden.Run(t, "testdata/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
+		golden.Set(scenario, "envoy.yaml", render(t, generate(t, scenario)))
+	})
 }
 
 // render writes resources in the order of their generation, each below its type and name.
@@ -212,7 +183,7 @@ func TestVersionsAreStable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			versions := map[string]string{}
 			for range 20 {
-				_, resources := readGolden(t, path)
+				resources := readGolden(t, path)
 				for _, r := range resources {
 					key := r.Type.String() + " " + r.Name
 					if before := versions[key]; before != "" && before != r.Version {

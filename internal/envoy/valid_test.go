@@ -18,7 +18,7 @@ import (
 func TestConstraints(t *testing.T) {
 	for name, path := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
-			_, resources := readGolden(t, path)
+			resources := readGolden(t, path)
 			for _, r := range resources {
 				visit(t, message(t, r), func(m proto.Message) {
 					checked, ok := m.(interface{ ValidateAll() error })
@@ -40,7 +40,7 @@ func TestEnvoyTakesIt(t *testing.T) {
 	for name, path := range goldens(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, resources := readGolden(t, path)
+			resources := readGolden(t, path)
 			if name != "trust" {
 				east := newAuthority(t, domainEast)
 				mesh := trustOf(east, newAuthority(t, domainWest), newAuthority(t, "default.north.mesh.local"))
