@@ -204,13 +204,18 @@ PART ?=
 mutate: tools spire ## break each decision of docs/requirements.md once: its tests must fail; ROW=regexp, PART=I/N; about 2 hours
 	@cd tools && go run ./mutate -row '$(ROW)' -part '$(PART)'
 
-bench: build ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and across zones, beside their budgets
+# The load tool, which is of the project and in no release.
+.PHONY: .tools/load
+.tools/load:
+	@go build -ldflags=-w -o .tools/load ./test/load
+
+bench: build .tools/load ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and across zones, beside their budgets
 	@tools/bench
 
-zones: build ## the cost of a global control plane with 500 simulated zones
-	@bin/weft load zones
+zones: build .tools/load ## the cost of a global control plane with 500 simulated zones
+	@.tools/load zones
 
-policies: build ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
-	@bin/weft load policies
+policies: build .tools/load ## the cost of 500 policies with 10,000 simulated proxies of 300 services, beside its budgets
+	@.tools/load policies
 
 .PHONY: $(shell sed -n 's/^\([a-z-][a-z0-9-]*\):.*/\1/p' Makefile)

@@ -190,7 +190,7 @@ type dependency struct {
 var dependencies = []dependency{
 	{
 		[]string{"github.com/envoyproxy/"},
-		[]string{"internal/envoy", "internal/envoysim", "internal/xds", "internal/agent", "internal/load",
+		[]string{"internal/envoy", "internal/envoysim", "internal/xds", "internal/agent", "test/load",
 			"internal/dpserver"},
 		"only the packages that generate, send, read or authenticate configuration depend on Envoy's API; the others " +
 			"describe the mesh",

@@ -199,7 +199,7 @@ var listeners = map[string]string{
 }
 
 // notOfDeployments are files and folders that open ports, and run in no deployment, or only to test a port.
-var notOfDeployments = []string{"test", "internal/load", "internal/testnet", "internal/demo", "cmd/weft/demo.go",
+var notOfDeployments = []string{"test", "internal/testnet", "internal/demo", "cmd/weft/demo.go",
 	"internal/agent/redirect/validate.go"}
 
 // listenersOfEnvoy are texts of the rows about what Envoy opens, which no call and no setting of weft shows.

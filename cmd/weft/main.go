@@ -84,7 +84,6 @@ func newRootCommand() *cobra.Command {
 	root.AddCommand(
 		newControlPlaneCommand(r),
 		newDemoCommand(),
-		newLoadCommand(r),
 		newApplyCommand(r),
 		newDiffCommand(r),
 		newPromoteCommand(r),

@@ -116,13 +116,6 @@ func parse(address string) (base *url.URL, socket string, err error) {
 	return base, "", err
 }
 
-// SameHost reports whether an address has the host of the options. A token of one host is never sent to another.
-func (o Options) SameHost(address string) bool {
-	own, errOwn := url.Parse(o.Address)
-	other, err := url.Parse(address)
-	return errOwn == nil && err == nil && own.Hostname() == other.Hostname()
-}
-
 func loopback(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()

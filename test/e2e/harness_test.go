@@ -28,7 +28,7 @@ import (
 )
 
 var (
-	binaries string // the folder of weft and weft-dp
+	binaries string // the folder of weft, weft-dp and the load tool
 	envoy    string
 	subnets  atomic.Int32 // every test has a subnet 127.30.N.0/24
 )
@@ -64,7 +64,7 @@ func build() (end func(), err error) {
 		return nil, err
 	}
 	end = func() { os.RemoveAll(binaries) }
-	build := exec.Command("go", "build", "-o", binaries, "weft/cmd/weft", "weft/cmd/weft-dp")
+	build := exec.Command("go", "build", "-o", binaries, "weft/cmd/weft", "weft/cmd/weft-dp", "weft/test/load")
 	if out, err := build.CombinedOutput(); err != nil {
 		end()
 		return nil, fmt.Errorf("%s: %w\n%s", build, err, out)

@@ -2,20 +2,13 @@ package e2e
 
 import (
 	"encoding/json"
-	"os/exec"
-	"path/filepath"
 	"testing"
 )
 
 // TestAMeshThatStartsAtOnce connects simulated Envoys to the real control plane, without a ready endpoint before. Each
 // gets little more than one full configuration, and nothing after a kill and restart of the control plane.
 func TestAMeshThatStartsAtOnce(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "weft"), "load", "join", "--proxies", "120",
-		"--services", "30", "-o", "json")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("weft load join: %v", err)
-	}
+	out := measure(t, "join", "--proxies", "120", "--services", "30")
 	var report struct {
 		FullBytes     int64
 		ControlPlane  struct{ Bytes int64 }

@@ -2,21 +2,30 @@ package e2e
 
 import (
 	"encoding/json"
+	"os/exec"
+	"path/filepath"
 	"testing"
 )
 
-func TestMembershipIsMeasured(t *testing.T) {
-	w := newInstance(t, 0)
-	t.Parallel()
-	out, err := w.weft("load", "membership", "--proxies", "20", "--services", "2", "-o", "json")
+// measure runs a scenario of the load tool with the control plane of the tests, and returns its report.
+func measure(t *testing.T, args ...string) []byte {
+	args = append(args, "--weft", filepath.Join(binaries, "weft"), "-o", "json")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "load"), args...)
+	out, err := cmd.Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("load %s: %v", args[0], err)
 	}
+	return out
+}
+
+func TestMembershipIsMeasured(t *testing.T) {
+	t.Parallel()
+	out := measure(t, "membership", "--proxies", "20", "--services", "2")
 	var report struct {
 		Evicted                                        int
 		StreamsSeconds, EvictedCPUSeconds, BackSeconds float64
 	}
-	if err := json.Unmarshal([]byte(out), &report); err != nil {
+	if err := json.Unmarshal(out, &report); err != nil {
 		t.Fatal(err)
 	}
 	if report.Evicted != 10 || report.StreamsSeconds <= 0 || report.EvictedCPUSeconds <= 0 || report.BackSeconds <= 0 {

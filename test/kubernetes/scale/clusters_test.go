@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/diag"
-	"weft/internal/load"
 	"weft/internal/testwait"
 	"weft/kind"
+	"weft/test/load/scenario"
 )
 
 var (
@@ -261,8 +261,8 @@ func (f *federation) measureGlobalStart(r *report) {
 	f.global.stop()
 	f.mark()
 	changed := strconv.FormatInt(time.Now().UnixMicro(), 10)
-	seen := f.copies.expect(func(s *meshService) bool { return s.Metadata.Labels[load.MadeAt] == changed })
-	if err := f.clusters[0].labelService(f.t.Context(), 0, object{load.MadeAt: changed}); err != nil {
+	seen := f.copies.expect(func(s *meshService) bool { return s.Metadata.Labels[scenario.MadeAt] == changed })
+	if err := f.clusters[0].labelService(f.t.Context(), 0, object{scenario.MadeAt: changed}); err != nil {
 		f.t.Fatal(err)
 	}
 	f.clusters[0].awaitQuiet()

@@ -17,10 +17,10 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
-	"weft/internal/load"
 	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/load/scenario"
 )
 
 type zone = inspect.Zone
@@ -34,11 +34,11 @@ type federation struct {
 	global     *plane
 	above      *world // the cluster that has the resources of global; nil: they are in SQLite
 	clusters   []*world
-	simulated  *load.Zones
-	copies     *copies       // of MeshServices of other zones in the second cluster
-	client     *load.Proxies // the proxy of a Pod of the second cluster
-	added      int           // MeshServices beside those at the beginning
-	readyAfter time.Duration // of the last start of global
+	simulated  *scenario.Zones
+	copies     *copies           // of MeshServices of other zones in the second cluster
+	client     *scenario.Proxies // the proxy of a Pod of the second cluster
+	added      int               // MeshServices beside those at the beginning
+	readyAfter time.Duration     // of the last start of global
 }
 
 // federate starts global and all clusters, which join it without a Service.
@@ -66,7 +66,7 @@ func federate(t *testing.T) *federation {
 	}
 	roots, err := os.ReadFile(filepath.Join(f.global.data, "ca.crt")) // any CA
 	if err == nil {
-		f.simulated, err = load.NewZones("default", *zones-*clusters, *servicesOfCluster, *podsOfCluster)
+		f.simulated, err = scenario.NewZones("default", *zones-*clusters, *servicesOfCluster, *podsOfCluster)
 	}
 	if err == nil {
 		err = f.simulated.PutTrusts(string(roots))
@@ -81,7 +81,7 @@ func federate(t *testing.T) *federation {
 func (f *federation) joinCluster(i int) *world {
 	f.t.Helper()
 	name := clusterName(i)
-	token, err := load.ZoneToken(f.t.Context(), f.global.admin, name)
+	token, err := scenario.ZoneToken(f.t.Context(), f.global.admin, name)
 	file := filepath.Join(f.t.TempDir(), "token")
 	if err == nil {
 		err = os.WriteFile(file, []byte(token), 0o600)
@@ -163,9 +163,9 @@ func (f *federation) connect(r *report) {
 }
 
 // connect connects the simulated Envoy of a Pod until the end of the test.
-func (w *world) connect(p pod, account string, services int) *load.Proxies {
+func (w *world) connect(p pod, account string, services int) *scenario.Proxies {
 	w.t.Helper()
-	connected, err := load.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(),
+	connected, err := scenario.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(),
 		map[string]string{"default." + p.name + "." + p.namespace: w.podToken(p, account)}, services)
 	if err != nil {
 		w.t.Fatalf("the Envoy of the Pod %s: %v", p.name, err)
@@ -182,7 +182,7 @@ func (w *world) labelService(ctx context.Context, service int, labels object) er
 
 // changeService changes a Service, which has the time of the change.
 func (w *world) changeService(ctx context.Context, service int) error {
-	return w.labelService(ctx, service, object{load.MadeAt: strconv.FormatInt(time.Now().UnixMicro(), 10)})
+	return w.labelService(ctx, service, object{scenario.MadeAt: strconv.FormatInt(time.Now().UnixMicro(), 10)})
 }
 
 // worlds returns the clusters, and that of global.
@@ -363,8 +363,8 @@ func (c *copies) changed(event api.Event) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// A change of the status has the same label, and does not count.
-	made := service.Metadata.Labels[load.MadeAt]
-	if age, ok := load.AgeOf(service.Metadata.Labels); ok && !c.made[made] {
+	made := service.Metadata.Labels[scenario.MadeAt]
+	if age, ok := scenario.AgeOf(service.Metadata.Labels); ok && !c.made[made] {
 		c.made[made] = true
 		zone := service.Metadata.Labels[kind.ZoneLabel]
 		c.ages[zone] = append(c.ages[zone], age)

@@ -15,8 +15,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"weft/internal/load"
 	"weft/internal/testwait"
+	"weft/test/load/scenario"
 )
 
 var (
@@ -197,7 +197,7 @@ func (w *world) measureReadiness(r *report) {
 	for _, p := range w.proxied() {
 		tokens["default."+p.name+"."+p.namespace] = w.podToken(p, "default")
 	}
-	connected, err := load.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(), tokens, w.services)
+	connected, err := scenario.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(), tokens, w.services)
 	if err != nil {
 		w.t.Fatal(err)
 	}

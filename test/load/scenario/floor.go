@@ -1,4 +1,4 @@
-package load
+package scenario
 
 import (
 	"context"
@@ -222,7 +222,7 @@ func padded(t xds.Type, name string, body proto.Message, size int) encoded {
 	}
 	wire, err := proto.Marshal(response)
 	if err != nil {
-		panic(fmt.Sprintf("load: encoding %s: %v", name, err)) // the message is the tool's own
+		panic(fmt.Sprintf("scenario: encoding %s: %v", name, err)) // the message is the tool's own
 	}
 	return wire
 }
@@ -230,7 +230,7 @@ func padded(t xds.Type, name string, body proto.Message, size int) encoded {
 func decoded(r *xds.Resource) *discoveryv3.Resource {
 	var resource discoveryv3.Resource
 	if err := proto.Unmarshal(r.Wire, &resource); err != nil {
-		panic(fmt.Sprintf("load: decoding %s: %v", r.Name, err)) // the message is the tool's own
+		panic(fmt.Sprintf("scenario: decoding %s: %v", r.Name, err)) // the message is the tool's own
 	}
 	return &resource
 }

@@ -1,4 +1,4 @@
-package load
+package scenario
 
 import (
 	"bytes"
@@ -166,12 +166,12 @@ func TestZonesGetEachOthersServices(t *testing.T) {
 	defer cancel()
 	var progress bytes.Buffer
 	run := &zonesRun{
-		ZonesOptions: ZonesOptions{Zones: 4, Services: 5, Idle: time.Millisecond, During: 3 * time.Second,
-			Progress: &progress},
-		global: startGlobal(t),
+		zonesScenario: &zonesScenario{Zones: 4, Services: 5, Idle: time.Millisecond, During: 3 * time.Second},
+		Environment:   &Environment{Progress: &progress},
+		global:        startGlobal(t),
 	}
-	report := &ZonesReport{}
-	if err := run.measure(ctx, report); err != nil {
+	report, err := run.measure(ctx)
+	if err != nil {
 		t.Fatalf("%v after:\n%s", err, &progress)
 	}
 	if want := int64(4 * 3 * 5); report.JoinItems != want {
@@ -231,7 +231,7 @@ func TestAcrossReportMarksValuesOverBudget(t *testing.T) {
 	report := &AcrossReport{ServiceP99Millis: 299, AddressP99Millis: 301, AddressItems: 1, FewBytes: 100,
 		ManyBytes: 100}
 	var table bytes.Buffer
-	if err := report.Print(&table); err != nil {
+	if err := Print(&table, report); err != nil {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(table.String()) {

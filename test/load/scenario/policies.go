@@ -1,33 +1,31 @@
-package load
+package scenario
 
 import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
 )
 
-// PoliciesOptions are the options of the measurement of a mesh with many policies.
-type PoliciesOptions struct {
-	Weft     string // the program, which the tool runs as the control plane
-	Proxies  int    // connected, at least 2
-	Services int    // which the proxies share evenly and all reach
+// policiesScenario measures a mesh with and without policies: changes of an endpoint, edits of a policy, the encoded resources
+// that proxy groups share, and the memory of a proxy.
+type policiesScenario struct {
+	Proxies  int // connected, at least 2
+	Services int // which the proxies share evenly and all reach
 	// Policies is their number, at least 5. Four of them are about the whole mesh, and each other one is about a team
 	// of proxies, which is a proxy group.
 	Policies int
-	Changes  int           // of one endpoint each, and edits of one policy each
-	Limit    time.Duration // after which the measurement fails
-	Progress io.Writer
+	Changes  int // of one endpoint each, and edits of one policy each
 }
 
 // PoliciesReport has the measurements of one control plane, with its store, in a process of its own.
@@ -72,34 +70,35 @@ type policiesRun struct {
 	policies int
 }
 
-// RunPolicies measures a mesh with and without policies: changes of an endpoint, edits of a policy, the encoded
-// resources that proxy groups share, and the memory of a proxy.
-func RunPolicies(ctx context.Context, o PoliciesOptions) (report *PoliciesReport, err error) {
+// AddFlags adds the sizes of the measurement.
+func (o *policiesScenario) AddFlags(flags *pflag.FlagSet) {
+	addProxies(flags, &o.Proxies, 10_000)
+	flags.IntVar(&o.Policies, "policies", 500, "policies, of which all but four are of one team of proxies each")
+	addServices(flags, &o.Services, 300)
+	flags.IntVar(&o.Changes, "changes", 20, "changes of an endpoint, and edits of a policy")
+}
+
+func (o *policiesScenario) check() error {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies || o.Policies <= meshPolicies || o.Changes < 1 {
-		return nil, fmt.Errorf("want 2 proxies or more, 1 to %d services, %d policies or more and 1 change or more; "+
+		return fmt.Errorf("want 2 proxies or more, 1 to %d services, %d policies or more and 1 change or more; "+
 			"got %d, %d, %d and %d", o.Proxies, meshPolicies+1, o.Proxies, o.Services, o.Policies, o.Changes)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, o.Limit, fmt.Errorf("the measurement takes longer than %s", o.Limit))
-	defer cancel()
-	d, err := newDeployment(o.Weft)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	return nil
+}
+
+func (o *policiesScenario) measure(ctx context.Context, d *deployment) (Report, error) {
 	plane, err := d.start(ctx, "zone")
 	if err != nil {
 		return nil, err
 	}
-	w := &world{Options: Options{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes, Plane: plane.Plane,
-		Progress: o.Progress, Quiet: quietTime}}
+	w := &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services, Changes: o.Changes,
+		Plane: plane.Plane, Quiet: quietTime}
 	r := &policiesRun{run: &run{world: w, diagnostics: plane.Diagnostics, nodes: w.nodes(), change: w.flip},
 		policies: o.Policies}
-	report = &PoliciesReport{Proxies: o.Proxies, Services: o.Services, Policies: o.Policies}
-	for _, step := range []func(context.Context, *PoliciesReport) error{r.prepare, r.measureWrite, r.measureSharing,
-		r.measureEdits, r.measureSize} {
-		if err := step(ctx, report); err != nil {
-			return nil, errors.Join(err, context.Cause(ctx))
-		}
+	report := &PoliciesReport{Proxies: o.Proxies, Services: o.Services, Policies: o.Policies}
+	if err := runSteps(ctx, report, r.prepare, r.measureWrite, r.measureSharing, r.measureEdits,
+		r.measureSize); err != nil {
+		return nil, err
 	}
 	return report, r.fleet.disconnect()
 }
@@ -416,8 +415,7 @@ func (r *PoliciesReport) Metrics() []Metric {
 // each is the number of bytes to each proxy that gets a change.
 func (c *ChangeCost) each() float64 { return float64(c.Bytes) / float64(max(1, c.Proxies)) }
 
-// Print writes the report as a table.
-func (r *PoliciesReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies, %d services, %d policies\n\n", r.Proxies, r.Services, r.Policies)
-	return printMetrics(out, r.Metrics())
+// Title is the sizes of the measurement.
+func (r *PoliciesReport) Title() string {
+	return fmt.Sprintf("%d proxies, %d services, %d policies", r.Proxies, r.Services, r.Policies)
 }

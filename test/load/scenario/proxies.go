@@ -1,36 +1,31 @@
-// Package load measures the cost of a control plane: simulated Envoys over the real protocol, compared with the same
-// work of a bare server, the floor.
+// Package scenario measures the cost of control planes: simulated Envoys and zones over the real protocol, some compared
+// with the same work of a bare server, the floor.
 //
 // The tool, the control plane and the floor are separate processes. CPU is read from each server's own clock, in
 // nanoseconds; latency is the time until the last proxy has a change; memory is the part that the second half of the
 // proxies adds. Nothing else should run on the machine.
-package load
+package scenario
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"weft/internal/client"
 	"weft/internal/xds"
 )
 
-// Options are the options of the measurement.
-type Options struct {
+// proxiesScenario measures connected proxies: their first configuration, their memory, and changes of one endpoint.
+type proxiesScenario struct {
 	Proxies  int // at least 2
 	Services int // each proxy serves one, and reaches all
 	// of proxies, which differ in the backends that they list as reachable; 0: one, which lists none
 	ProxyGroups int
 	Changes     int           // of one endpoint each
 	Idle        time.Duration // how long to measure the idle control plane
-	Quiet       time.Duration // how long no message may arrive before the proxies count as in sync; 0: a second
-	Plane       Plane
-	StartFloor  StartFloor
-	Progress    io.Writer
 }
 
 // Cost is the cost of one server for the same work.
@@ -49,8 +44,8 @@ type Cost struct {
 	ConnectedRSSBytes int64   `json:"connectedRSSBytes"` // of the server with all proxies, after a collection
 }
 
-// Report has the measurements.
-type Report struct {
+// ProxiesReport has the measurements of one control plane.
+type ProxiesReport struct {
 	Proxies            int     `json:"proxies"`
 	Services           int     `json:"services"`
 	Changes            int     `json:"changes"`
@@ -65,32 +60,47 @@ type Report struct {
 	Floor              Cost    `json:"floor"`
 }
 
-// Run runs the measurement. It creates the mesh of the measurement and deletes it at the end, also after an error.
-func Run(ctx context.Context, o Options) (report *Report, err error) {
+// AddFlags adds the sizes of the measurement.
+func (o *proxiesScenario) AddFlags(flags *pflag.FlagSet) {
+	addProxies(flags, &o.Proxies, 200)
+	addServices(flags, &o.Services, 100)
+	flags.IntVar(&o.ProxyGroups, "proxy-groups", 0,
+		"proxy groups, each of which sees other services; 0: all proxies are one group")
+	flags.IntVar(&o.Changes, "changes", 100, "changes of one endpoint to measure")
+	flags.DurationVar(&o.Idle, "idle", time.Minute, "how long to measure the idle control plane")
+}
+
+func (o *proxiesScenario) check() error {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies || o.Changes < 1 {
-		return nil,
-			fmt.Errorf(
-				"want 2 proxies or more, 1 to %d services (each has a proxy) and 1 change or more; got %d, %d and %d",
-				o.Proxies, o.Proxies, o.Services, o.Changes)
+		return fmt.Errorf(
+			"want 2 proxies or more, 1 to %d services (each has a proxy) and 1 change or more; got %d, %d and %d",
+			o.Proxies, o.Proxies, o.Services, o.Changes)
 	}
-	o.Quiet = cmp.Or(o.Quiet, time.Second)
-	report = &Report{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
-	world := &world{Options: o}
-	defer func() {
-		world.logProgress("deleting the mesh %s", meshName)
-		err = errors.Join(err, world.clear(context.WithoutCancel(ctx)))
-	}()
-	if err := world.measurePlane(ctx, report); err != nil {
+	return nil
+}
+
+func (o *proxiesScenario) measure(ctx context.Context, d *deployment) (Report, error) {
+	plane, err := d.start(ctx, "zone")
+	if err != nil {
 		return nil, err
 	}
-	return report, world.measureFloor(ctx, report)
+	w := &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services, ProxyGroups: o.ProxyGroups,
+		Changes: o.Changes, Idle: o.Idle, Quiet: time.Second, Plane: plane.Plane}
+	report := &ProxiesReport{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
+	return report, runSteps(ctx, report, w.measurePlane, w.measureFloor)
 }
 
-func (w *world) logProgress(format string, args ...any) {
-	fmt.Fprintf(w.Progress, format+"\n", args...)
+// addProxies adds the number of simulated Envoys.
+func addProxies(flags *pflag.FlagSet, n *int, by int) {
+	flags.IntVar(n, "proxies", by, "simulated Envoys, each of a Dataplane with one inbound")
 }
 
-func (w *world) measurePlane(ctx context.Context, report *Report) error {
+// addServices adds the number of services.
+func addServices(flags *pflag.FlagSet, n *int, by int) {
+	flags.IntVar(n, "services", by, "services, which the Dataplanes share evenly and all reach")
+}
+
+func (w *world) measurePlane(ctx context.Context, report *ProxiesReport) error {
 	if err := w.measureRegister(ctx, report); err != nil {
 		return err
 	}
@@ -121,7 +131,7 @@ func (w *world) measurePlane(ctx context.Context, report *Report) error {
 }
 
 // measureRegister writes the mesh and its Dataplanes.
-func (w *world) measureRegister(ctx context.Context, report *Report) error {
+func (w *world) measureRegister(ctx context.Context, report *ProxiesReport) error {
 	before, err := processStats(ctx, w.Plane.Diagnostics)
 	if err != nil {
 		return err
@@ -142,7 +152,7 @@ func (w *world) measureRegister(ctx context.Context, report *Report) error {
 	return nil
 }
 
-func (w *world) measureFloor(ctx context.Context, report *Report) error {
+func (w *world) measureFloor(ctx context.Context, report *ProxiesReport) error {
 	w.logProgress("the floor: a bare server that sends the same bytes")
 	config := FloorConfig{Bytes: int(report.Plane.FirstBytes), Messages: max(1, report.Plane.FirstMessages)}
 	floor, err := openFloor(ctx, w.StartFloor, config)
@@ -175,7 +185,7 @@ type run struct {
 }
 
 // converge connects all proxies for the first time: each one that serves changes the endpoints of all others.
-func (r *run) converge(ctx context.Context, report *Report) error {
+func (r *run) converge(ctx context.Context, report *ProxiesReport) error {
 	r.logProgress("connecting %d proxies for the first time", len(r.nodes))
 	before, err := processStats(ctx, r.diagnostics)
 	if err != nil {
@@ -324,3 +334,36 @@ func percentile(sorted []time.Duration, percent int) time.Duration {
 
 func seconds(nanoseconds int64) float64 { return float64(nanoseconds) / 1e9 }
 func millis(d time.Duration) float64    { return float64(d) / 1e6 }
+
+// Title is the sizes of the measurement.
+func (r *ProxiesReport) Title() string {
+	return fmt.Sprintf("%d proxies, %d services, %d changes of one endpoint", r.Proxies, r.Services, r.Changes)
+}
+
+// Metrics returns the measurements with their budgets. A change may use one and a half times the CPU of the floor, and
+// take twice as long plus 20 ms; a first configuration may take twice as long.
+func (r *ProxiesReport) Metrics() []Metric {
+	p, f := r.Plane, r.Floor
+	const kilobyte = 1000
+	return []Metric{
+		{"one change: CPU", p.ChangeCPUMicros / 1000, f.ChangeCPUMicros / 1000, 1.5 * f.ChangeCPUMicros / 1000, "ms"},
+		{"one change: CPU for each proxy", p.StreamCPUMicros, f.StreamCPUMicros, 1.5 * f.StreamCPUMicros, "us"},
+		{"one change: last proxy has it, p50", p.ChangeP50Millis, f.ChangeP50Millis, 0, "ms"},
+		{"one change: last proxy has it, p99", p.ChangeP99Millis, f.ChangeP99Millis, 2*f.ChangeP99Millis + 20, "ms"},
+		{"one change: last proxy has it, max", p.ChangeMaxMillis, f.ChangeMaxMillis, 0, "ms"},
+		{"one change: bytes to each proxy", float64(p.ChangeBytes), float64(f.ChangeBytes), 0, "B"},
+		{"first config: all proxies have it", p.FirstSeconds, f.FirstSeconds, 2 * f.FirstSeconds, "s"},
+		{"first config: CPU", p.FirstCPUSeconds, f.FirstCPUSeconds, 0, "s"},
+		{"first config: bytes to each proxy", float64(p.FirstBytes), float64(f.FirstBytes), 0, "B"},
+		{"memory for each proxy in sync", float64(p.MemoryBytes) / kilobyte, float64(f.MemoryBytes) / kilobyte, 100,
+			"kB"},
+		{"memory with all proxies", float64(p.ConnectedRSSBytes) / kilobyte / kilobyte,
+			float64(f.ConnectedRSSBytes) / kilobyte / kilobyte, 0, "MB"},
+		{"idle CPU, of one core", r.IdleCPUPercent, 0, 1, "%"},
+		{"writing all Dataplanes", r.RegisterSeconds, 0, 0, "s"},
+		{"writing all Dataplanes: CPU", r.RegisterCPUSeconds, 0, 0, "s"},
+		{"memory with all Dataplanes, no proxy", float64(r.RegisteredRSSBytes) / kilobyte / kilobyte, 0, 0, "MB"},
+		{"converging from nothing", r.ConvergeSeconds, 0, 0, "s"},
+		{"converging from nothing: CPU", r.ConvergeCPUSeconds, 0, 0, "s"},
+	}
+}

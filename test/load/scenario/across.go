@@ -1,15 +1,14 @@
-package load
+package scenario
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"weft/internal/wait"
@@ -18,13 +17,11 @@ import (
 	"weft/resource"
 )
 
-// AcrossOptions are the options of the measurement between two zones.
-type AcrossOptions struct {
-	Weft     string // the program, which the tool runs as all three control planes
-	Proxies  int    // simulated Envoys in the zone that receives changes
-	Services int    // of the zone in which changes are made
+// acrossScenario measures changes from one zone to the Envoys of another.
+type acrossScenario struct {
+	Proxies  int // simulated Envoys in the zone that receives changes
+	Services int // of the zone in which changes are made
 	Changes  int
-	Progress io.Writer
 }
 
 // AcrossReport has the measurements between two zones. Latency is from the write in one zone until the last proxy of
@@ -52,56 +49,47 @@ const (
 	manyInstances   = 1000
 )
 
-// across is a measurement of two zones, east and west, of one global control plane.
+// across is the measurement of two zones, east and west, of one global control plane.
 type across struct {
-	AcrossOptions
+	*acrossScenario
+	*deployment
 	global, east, west *ownPlane
 	ingress, clients   *fleet         // of east, and of west
 	watcher            *simulatedZone // a third zone, which counts items
 	failed             chan error
 }
 
-// RunAcross measures the latency of a change from one zone to the Envoys of another, and the cost of a zone for others.
-func RunAcross(ctx context.Context, o AcrossOptions) (report *AcrossReport, err error) {
-	if o.Proxies < 1 || o.Services < 1 || o.Changes < 1 {
-		return nil, fmt.Errorf("want a proxy, a service and a change or more; got %d, %d and %d", o.Proxies, o.Services,
-			o.Changes)
-	}
-	d, err := newDeployment(o.Weft)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // proxies end before the control planes do
-	a := &across{AcrossOptions: o, failed: make(chan error, 1)}
-	if err := a.deploy(ctx, d); err != nil {
-		return nil, err
-	}
-	if err := a.populate(ctx); err != nil {
-		return nil, err
-	}
-	report = &AcrossReport{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
-	for _, step := range []func(context.Context, *AcrossReport) error{a.measureNewService, a.measureMovedIngress,
-		a.measureGrowth} {
-		if err := step(ctx, report); err != nil {
-			return nil, err
-		}
-	}
-	return report, nil
+// AddFlags adds the sizes of the measurement.
+func (o *acrossScenario) AddFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&o.Proxies, "proxies", 100, "simulated Envoys in the zone that hears of changes")
+	flags.IntVar(&o.Services, "services", 100, "services of the zone in which changes are made")
+	flags.IntVar(&o.Changes, "changes", 100, "changes of each sort")
 }
 
-func (a *across) say(format string, args ...any) { fmt.Fprintf(a.Progress, format+"\n", args...) }
+func (o *acrossScenario) check() error {
+	if o.Proxies < 1 || o.Services < 1 || o.Changes < 1 {
+		return fmt.Errorf("want a proxy, a service and a change or more; got %d, %d and %d", o.Proxies, o.Services,
+			o.Changes)
+	}
+	return nil
+}
 
-func (a *across) deploy(ctx context.Context, d *deployment) (err error) {
-	a.say("a global control plane and two zones")
-	if a.global, err = d.global(ctx); err != nil {
+func (o *acrossScenario) measure(ctx context.Context, d *deployment) (Report, error) {
+	a := &across{acrossScenario: o, deployment: d, failed: make(chan error, 1)}
+	report := &AcrossReport{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
+	return report, runSteps(ctx, report, a.deploy, a.populate, a.measureNewService, a.measureMovedIngress,
+		a.measureGrowth)
+}
+
+func (a *across) deploy(ctx context.Context, _ *AcrossReport) (err error) {
+	a.logProgress("a global control plane and two zones")
+	if a.global, err = a.startGlobal(ctx); err != nil {
 		return err
 	}
-	if a.east, err = d.join(ctx, a.global, "east"); err != nil {
+	if a.east, err = a.startZone(ctx, a.global, "east"); err != nil {
 		return err
 	}
-	a.west, err = d.join(ctx, a.global, "west")
+	a.west, err = a.startZone(ctx, a.global, "west")
 	return err
 }
 
@@ -110,7 +98,7 @@ func (a *across) deploy(ctx context.Context, d *deployment) (err error) {
 var workloads = map[string]string{kind.WorkloadLabel: "load"}
 
 // populate writes a mesh with identities, and connects an ingress, clients and the watcher.
-func (a *across) populate(ctx context.Context) error {
+func (a *across) populate(ctx context.Context, _ *AcrossReport) error {
 	mesh := kind.Meshes.Make("", meshName, kind.Mesh{})
 	identity := kind.MeshIdentities.Make(meshName, "identity", kind.MeshIdentity{
 		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: workloads}},
@@ -125,7 +113,7 @@ func (a *across) populate(ctx context.Context) error {
 			return err
 		}
 	}
-	a.say("%d services with an ingress in east, %d proxies in west", a.Services, a.Proxies)
+	a.logProgress("%d services with an ingress in east, %d proxies in west", a.Services, a.Proxies)
 	if err := a.populateEast(ctx); err != nil {
 		return err
 	}
@@ -149,7 +137,7 @@ func (a *across) populateEast(ctx context.Context) error {
 	if err := a.moveIngress(ctx, 0); err != nil {
 		return err
 	}
-	target, err := (&world{Options: Options{Plane: a.east.Plane}}).target(ctx)
+	target, err := (&world{Plane: a.east.Plane}).target(ctx)
 	if err != nil {
 		return err
 	}
@@ -171,7 +159,7 @@ func (a *across) populateWest(ctx context.Context) error {
 		}
 		nodes = append(nodes, meshName+"."+client.Name)
 	}
-	target, err := (&world{Options: Options{Plane: a.west.Plane}}).target(ctx)
+	target, err := (&world{Plane: a.west.Plane}).target(ctx)
 	if err != nil {
 		return err
 	}
@@ -224,7 +212,7 @@ func ingressAddress(n int) string { return fmt.Sprintf("192.168.0.%d", 1+n%2) }
 
 // measureNewService measures a new service of east.
 func (a *across) measureNewService(ctx context.Context, report *AcrossReport) error {
-	a.say("%d services appear in east", a.Changes)
+	a.logProgress("%d services appear in east", a.Changes)
 	took, err := a.timeChanges(ctx, func(n int) (*expectation, error) {
 		name := fmt.Sprintf("new-%d", n)
 		expected := a.clients.expect(name, func(m *message) bool {
@@ -245,7 +233,7 @@ func (a *across) measureNewService(ctx context.Context, report *AcrossReport) er
 
 // measureMovedIngress measures an ingress whose address changes, and with it all assignments of the other zone.
 func (a *across) measureMovedIngress(ctx context.Context, report *AcrossReport) error {
-	a.say("%d changes of the address of east's ingress", a.Changes)
+	a.logProgress("%d changes of the address of east's ingress", a.Changes)
 	assignment, ok := a.clients.reader.assignment(ingressAddress(0))
 	if !ok {
 		return fmt.Errorf("no proxy of west knows the ingress of east at %s", ingressAddress(0))
@@ -295,7 +283,7 @@ func (a *across) timeChanges(ctx context.Context, change func(n int) (*expectati
 
 // measureGrowth measures the cost of east for another zone, with few and with many instances of each service.
 func (a *across) measureGrowth(ctx context.Context, report *AcrossReport) (err error) {
-	a.say("the services of east grow from %d to %d instances", fewInstances, manyInstances)
+	a.logProgress("the services of east grow from %d to %d instances", fewInstances, manyInstances)
 	if report.FewBytes, err = a.zoneBytes(ctx, "first"); err != nil {
 		return err
 	}
@@ -365,13 +353,15 @@ func put(ctx context.Context, to *ownPlane, o resource.Any, d resource.Descripto
 	return err
 }
 
-// Print writes the report as a table.
-func (r *AcrossReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies in one zone, %d services in the other, %d changes of each sort\n\n", r.Proxies,
-		r.Services, r.Changes)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "\tmeasured\tbudget\t\t\n")
-	for _, f := range []Metric{
+// Title is the sizes of the measurement.
+func (r *AcrossReport) Title() string {
+	return fmt.Sprintf("%d proxies in one zone, %d services in the other, %d changes of each sort", r.Proxies, r.Services,
+		r.Changes)
+}
+
+// Metrics returns the measurements with their budgets.
+func (r *AcrossReport) Metrics() []Metric {
+	return []Metric{
 		{"a service appears: last proxy of the other zone has it, p50", r.ServiceP50Millis, 0, 0, "ms"},
 		{"a service appears: last proxy of the other zone has it, p99", r.ServiceP99Millis, 0, acrossP99Millis, "ms"},
 		{"a service appears: last proxy of the other zone has it, max", r.ServiceMaxMillis, 0, 0, "ms"},
@@ -383,12 +373,5 @@ func (r *AcrossReport) Print(out io.Writer) error {
 		{fmt.Sprintf("what a zone that joins is sent, %d instances behind each service", manyInstances),
 			float64(r.ManyBytes), 0, float64(r.FewBytes), "B"},
 		{"items of sync to each zone, while the instances grew", float64(r.GrowthItems), 0, 0, ""},
-	} {
-		verdict := map[bool]string{true: "ok", false: "OVER"}[f.Met()]
-		if f.Budget == 0 {
-			verdict = ""
-		}
-		fmt.Fprintf(table, "%s\t%.0f %s\t%s\t%s\t\n", f.Name, f.Value, f.Unit, number(f.Budget), verdict)
 	}
-	return table.Flush()
 }

@@ -1,15 +1,15 @@
-package load
+package scenario
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"slices"
 	"sync"
-	"text/tabwriter"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"weft/internal/client"
 	"weft/internal/sni"
@@ -19,15 +19,14 @@ import (
 	"weft/resource"
 )
 
-// ZonesOptions are the options of the measurement of a global control plane.
-type ZonesOptions struct {
-	Weft     string        // the program, which the tool runs as the global control plane
+// zonesScenario measures a global control plane with many zones. They are simulated over the real protocol: they send their
+// services, count the received items, and store nothing.
+type zonesScenario struct {
 	Zones    int           // simulated, at least 2
 	Services int           // of each zone
 	Pods     int           // of each zone: Dataplanes as a cluster has them, of which global gets a copy
 	Idle     time.Duration // how long to measure the idle control plane
 	During   time.Duration // how long every zone changes a service each second
-	Progress io.Writer
 }
 
 // ZonesReport has the measurements of one global control plane, with its store, in a process of its own.
@@ -56,7 +55,8 @@ type ZonesReport struct {
 
 // zonesRun is one measurement.
 type zonesRun struct {
-	ZonesOptions
+	*zonesScenario
+	*Environment
 	global *ownPlane
 	zones  *Zones
 
@@ -64,40 +64,36 @@ type zonesRun struct {
 	delay []time.Duration // of the changes that the watched zone received
 }
 
-// RunZones measures the cost of a global control plane with many zones. They are simulated over the real protocol: they
-// send their services, count the received items, and store nothing.
-func RunZones(ctx context.Context, o ZonesOptions) (report *ZonesReport, err error) {
-	if o.Zones < 2 || o.Services < 1 || o.Pods < 0 {
-		return nil, fmt.Errorf("want 2 zones or more, with a service or more each, and no negative number of Pods; "+
-			"got %d, %d and %d", o.Zones, o.Services, o.Pods)
-	}
-	d, err := newDeployment(o.Weft)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // the zones end before the control plane does
-	run := &zonesRun{ZonesOptions: o}
-	if run.global, err = d.global(ctx); err != nil {
-		return nil, err
-	}
-	report = &ZonesReport{Zones: o.Zones, Services: o.Services, Pods: o.Pods, Streams: o.Zones * len(syncedKinds())}
-	return report, run.measure(ctx, report)
+// AddFlags adds the sizes of the measurement.
+func (o *zonesScenario) AddFlags(flags *pflag.FlagSet) {
+	flags.IntVar(&o.Zones, "zones", 500, "simulated zones")
+	flags.IntVar(&o.Services, "services", 200, "services of each zone")
+	flags.IntVar(&o.Pods, "pods", 0, "Pods of each zone, whose Dataplanes global gets")
+	flags.DurationVar(&o.Idle, "idle", 30*time.Second, "how long to measure the idle control plane")
+	flags.DurationVar(&o.During, "during", 30*time.Second, "how long every zone changes a service each second")
 }
 
-func (r *zonesRun) measure(ctx context.Context, report *ZonesReport) error {
-	for _, step := range []func(context.Context, *ZonesReport) error{r.prepare, r.join, r.measureRest, r.measureOneZone,
-		r.measureChanges} {
-		if err := step(ctx, report); err != nil {
-			return err
-		}
+func (o *zonesScenario) check() error {
+	if o.Zones < 2 || o.Services < 1 || o.Pods < 0 {
+		return fmt.Errorf("want 2 zones or more, with a service or more each, and no negative number of Pods; "+
+			"got %d, %d and %d", o.Zones, o.Services, o.Pods)
 	}
 	return nil
 }
 
-func (r *zonesRun) logProgress(format string, args ...any) {
-	fmt.Fprintf(r.Progress, format+"\n", args...)
+func (o *zonesScenario) measure(ctx context.Context, d *deployment) (Report, error) {
+	global, err := d.startGlobal(ctx)
+	if err != nil {
+		return nil, err
+	}
+	run := &zonesRun{zonesScenario: o, Environment: &d.Environment, global: global}
+	return run.measure(ctx)
+}
+
+func (r *zonesRun) measure(ctx context.Context) (*ZonesReport, error) {
+	report := &ZonesReport{Zones: r.Zones, Services: r.Services, Pods: r.Pods,
+		Streams: r.Zones * len(syncedKinds())}
+	return report, runSteps(ctx, report, r.prepare, r.join, r.measureRest, r.measureOneZone, r.measureChanges)
 }
 
 // prepare writes the mesh.
@@ -334,12 +330,15 @@ func simulatedPod(mesh, zone string, i, service int) *resource.Object[kind.Datap
 	return o
 }
 
-// Print writes the report as a table.
-func (r *ZonesReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d zones of %d services and %d Pods, %d streams\n\n", r.Zones, r.Services, r.Pods, r.Streams)
+// Title is the sizes of the measurement.
+func (r *ZonesReport) Title() string {
+	return fmt.Sprintf("%d zones of %d services and %d Pods, %d streams", r.Zones, r.Services, r.Pods, r.Streams)
+}
+
+// Metrics returns the measurements.
+func (r *ZonesReport) Metrics() []Metric {
 	const mega = 1e6
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, f := range []Metric{
+	return []Metric{
 		{Name: "memory with no zone", Value: float64(r.EmptyRSSBytes) / mega, Unit: "MB"},
 		{Name: "all zones join: each has all services", Value: r.JoinSeconds, Unit: "s"},
 		{Name: "all zones join: CPU", Value: r.JoinCPUSeconds, Unit: "s"},
@@ -355,8 +354,5 @@ func (r *ZonesReport) Print(out io.Writer) error {
 		{Name: "under changes: memory", Value: float64(r.ChangeRSSBytes) / mega, Unit: "MB"},
 		{Name: "under changes: another zone has one, p50", Value: r.ChangeP50Millis, Unit: "ms"},
 		{Name: "under changes: another zone has one, p99", Value: r.ChangeP99Millis, Unit: "ms"},
-	} {
-		fmt.Fprintf(table, "%s\t%s\t%s\t\n", f.Name, number(f.Value), f.Unit)
 	}
-	return table.Flush()
 }

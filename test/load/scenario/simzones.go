@@ -1,4 +1,4 @@
-package load
+package scenario
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"weft/resource"
 )
 
-// Zones are simulated zones. They send their services and Dataplanes to a global control plane over the real protocol,
+// Zones send their services and Dataplanes to a global control plane over the real protocol,
 // count the received items, and store nothing.
 type Zones struct {
 	mesh   string

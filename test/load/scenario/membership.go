@@ -1,13 +1,12 @@
-package load
+package scenario
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,12 +16,10 @@ import (
 	"weft/resource"
 )
 
-// MembershipOptions are the options of the measurement of a mesh that evicts half of its proxies.
-type MembershipOptions struct {
-	Weft     string // the program, which the tool runs as the control plane
-	Proxies  int    // connected, at least 2; every other one is evicted
-	Services int    // which all of them serve and reach
-	Progress io.Writer
+// membershipScenario measures a mesh that evicts half of its connected proxies, and admits them again.
+type membershipScenario struct {
+	Proxies  int // connected, at least 2; every other one is evicted
+	Services int // which all of them serve and reach
 }
 
 // MembershipReport has the measurements of one control plane, with its store, in a process of its own.
@@ -51,28 +48,30 @@ type membershipRun struct {
 // team is the tag in the membership rules.
 const team = "team"
 
-// RunMembership measures the cost of evicting half of a mesh's connected proxies, and of admitting them again.
-func RunMembership(ctx context.Context, o MembershipOptions) (report *MembershipReport, err error) {
+// AddFlags adds the sizes of the measurement.
+func (o *membershipScenario) AddFlags(flags *pflag.FlagSet) {
+	addProxies(flags, &o.Proxies, 2000)
+	addServices(flags, &o.Services, 100)
+}
+
+func (o *membershipScenario) check() error {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies/2 {
-		return nil, fmt.Errorf("want 2 proxies or more, and a service or more that has one of each half; got %d and %d",
+		return fmt.Errorf("want 2 proxies or more, and a service or more that has one of each half; got %d and %d",
 			o.Proxies, o.Services)
 	}
-	d, err := newDeployment(o.Weft)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	return nil
+}
+
+func (o *membershipScenario) measure(ctx context.Context, d *deployment) (Report, error) {
 	plane, err := d.start(ctx, "zone")
 	if err != nil {
 		return nil, err
 	}
-	run := &membershipRun{world: &world{Options: Options{Proxies: o.Proxies, Services: o.Services, Plane: plane.Plane,
-		Progress: o.Progress}}}
-	report = &MembershipReport{Proxies: o.Proxies, Evicted: o.Proxies / 2, Services: o.Services}
-	for _, step := range []func(context.Context, *MembershipReport) error{run.prepare, run.evict, run.admitAll} {
-		if err := step(ctx, report); err != nil {
-			return nil, err
-		}
+	run := &membershipRun{world: &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services,
+		Plane: plane.Plane}}
+	report := &MembershipReport{Proxies: o.Proxies, Evicted: o.Proxies / 2, Services: o.Services}
+	if err := runSteps(ctx, report, run.prepare, run.evict, run.admitAll); err != nil {
+		return nil, err
 	}
 	return report, errors.Join(run.members.disconnect(), run.evicted.disconnect())
 }
@@ -196,11 +195,14 @@ func (r *membershipRun) awaitQuiet(ctx context.Context, began start) (took, used
 	return end.Sub(began.at).Seconds(), seconds(after.CPUNanoseconds - began.used.CPUNanoseconds), err
 }
 
-// Print writes the report as a table.
-func (r *MembershipReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies, %d services; %d are evicted and admitted again\n\n", r.Proxies, r.Services, r.Evicted)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	for _, f := range []Metric{
+// Title is the sizes of the measurement.
+func (r *MembershipReport) Title() string {
+	return fmt.Sprintf("%d proxies, %d services; %d are evicted and admitted again", r.Proxies, r.Services, r.Evicted)
+}
+
+// Metrics returns the measurements.
+func (r *MembershipReport) Metrics() []Metric {
+	return []Metric{
 		{Name: "evicted: the response to the change", Value: r.ResponseSeconds, Unit: "s"},
 		{Name: "evicted: the last one has lost its stream", Value: r.StreamsSeconds, Unit: "s"},
 		{Name: "evicted: the others are in sync", Value: r.EvictedSeconds, Unit: "s"},
@@ -208,8 +210,5 @@ func (r *MembershipReport) Print(out io.Writer) error {
 		{Name: "evicted: sent to each other proxy", Value: float64(r.EvictedBytes) / 1e3, Unit: "KB"},
 		{Name: "admitted: all are in sync", Value: r.BackSeconds, Unit: "s"},
 		{Name: "admitted: CPU", Value: r.BackCPUSeconds, Unit: "s"},
-	} {
-		fmt.Fprintf(table, "%s\t%s\t%s\t\n", f.Name, number(f.Value), f.Unit)
 	}
-	return table.Flush()
 }

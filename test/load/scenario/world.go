@@ -1,4 +1,4 @@
-package load
+package scenario
 
 import (
 	"context"
@@ -33,7 +33,12 @@ const writers = 16
 
 // world has the resources of the measurement.
 type world struct {
-	Options
+	*Environment
+	Proxies, Services, ProxyGroups, Changes int
+
+	Idle  time.Duration // how long to measure the idle control plane
+	Quiet time.Duration // how long no message may arrive before the proxies count as in sync
+	Plane Plane
 }
 
 func (w *world) nodes() []string {

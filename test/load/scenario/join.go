@@ -1,28 +1,23 @@
-package load
+package scenario
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"weft/internal/client"
 	"weft/internal/xds"
 )
 
-// JoinOptions are the options of the measurement of many proxies that connect at once.
-type JoinOptions struct {
-	Weft     string // the program, which the tool runs as the control plane
-	Proxies  int    // at least 2; none has an endpoint before
-	Services int    // which the proxies share evenly and all reach
-	// Quiet is how long no message may arrive before the proxies count as in sync; 0: 2 seconds.
-	Quiet      time.Duration
-	StartFloor StartFloor
-	Progress   io.Writer
+// joinScenario measures many proxies that connect at once while their endpoints become ready one after another, the same bytes
+// from the floor, and a restart of the control plane that they are connected to.
+type joinScenario struct {
+	Proxies  int // at least 2; none has an endpoint before
+	Services int // which the proxies share evenly and all reach
 }
 
 // JoinCost is the cost of one server while all proxies connected.
@@ -55,40 +50,33 @@ type JoinReport struct {
 // joinRun is one measurement.
 type joinRun struct {
 	*world
-	deployment *deployment
-	plane      *ownPlane
-	startFloor StartFloor
-	messages   int // of one full configuration
+	plane    *ownPlane
+	messages int // of one full configuration
 }
 
-// RunJoin measures many proxies that connect at once while their endpoints become ready one after another, the same
-// bytes from the floor, and a restart of the control plane that they are connected to.
-func RunJoin(ctx context.Context, o JoinOptions) (report *JoinReport, err error) {
+// AddFlags adds the sizes of the measurement.
+func (o *joinScenario) AddFlags(flags *pflag.FlagSet) {
+	addProxies(flags, &o.Proxies, 1000)
+	addServices(flags, &o.Services, 300)
+}
+
+func (o *joinScenario) check() error {
 	if o.Proxies < 2 || o.Services < 1 || o.Services > o.Proxies {
-		return nil, fmt.Errorf("want 2 proxies or more and 1 to %d services; got %d and %d", o.Proxies, o.Proxies,
+		return fmt.Errorf("want 2 proxies or more and 1 to %d services; got %d and %d", o.Proxies, o.Proxies,
 			o.Services)
 	}
-	d, err := newDeployment(o.Weft)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, d.close()) }()
+	return nil
+}
+
+func (o *joinScenario) measure(ctx context.Context, d *deployment) (Report, error) {
 	plane, err := d.start(ctx, "zone")
 	if err != nil {
 		return nil, err
 	}
-	run := &joinRun{
-		world: &world{Options: Options{
-			Proxies: o.Proxies, Services: o.Services, Plane: plane.Plane, Progress: o.Progress,
-			Quiet: cmp.Or(o.Quiet, quietTime),
-		}},
-		deployment: d, plane: plane, startFloor: o.StartFloor,
-	}
-	report = &JoinReport{Proxies: o.Proxies, Services: o.Services}
-	if err := run.measurePlane(ctx, report); err != nil {
-		return nil, err
-	}
-	return report, run.measureFloor(ctx, report)
+	run := &joinRun{plane: plane, world: &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services,
+		Plane: plane.Plane, Quiet: quietTime}}
+	report := &JoinReport{Proxies: o.Proxies, Services: o.Services}
+	return report, runSteps(ctx, report, run.measurePlane, run.measureFloor)
 }
 
 func (r *joinRun) measurePlane(ctx context.Context, report *JoinReport) error {
@@ -241,7 +229,7 @@ func (r *joinRun) countStreams(ctx context.Context) (streams, pending int, err e
 func (r *joinRun) measureFloor(ctx context.Context, report *JoinReport) error {
 	r.logProgress("the floor: a bare server that sends one full configuration")
 	config := FloorConfig{Bytes: int(report.FullBytes), Messages: max(1, r.messages)}
-	floor, err := openFloor(ctx, r.startFloor, config)
+	floor, err := openFloor(ctx, r.StartFloor, config)
 	if err != nil {
 		return err
 	}
@@ -268,21 +256,14 @@ func (r *JoinReport) Metrics() []Metric {
 		{"restart: the control plane is ready", r.ReadySeconds, 0, 0, "s"},
 		{"restart: all proxies are back", r.BackSeconds, 0, back, "s"},
 		{"restart: CPU", r.BackCPUSeconds, 0, 0, "s"},
-		{"restart: bytes with which a proxy states what it has", float64(r.BackStatedBytes) / kilobyte, 0, 0, "kB"},
+		{Name: "restart: bytes with which a proxy states what it has", Value: float64(r.BackStatedBytes) / kilobyte,
+			Unit: "kB"},
+		{Name: "restart: resources sent to all proxies", Value: float64(r.BackResources), Budget: zeroBudget},
 	}
 }
 
-// Print writes the report as a table.
-func (r *JoinReport) Print(out io.Writer) error {
-	fmt.Fprintf(out, "%d proxies, %d services; one full configuration is %d kB\n\n", r.Proxies, r.Services,
+// Title is the sizes of the measurement.
+func (r *JoinReport) Title() string {
+	return fmt.Sprintf("%d proxies, %d services; one full configuration is %d kB", r.Proxies, r.Services,
 		r.FullBytes/1000)
-	if err := printMetrics(out, r.Metrics()); err != nil {
-		return err
-	}
-	verdict := "ok"
-	if r.BackResources > 0 {
-		verdict = "OVER"
-	}
-	_, err := fmt.Fprintf(out, "\nrestart: resources sent to all proxies: %d, of 0  %s\n", r.BackResources, verdict)
-	return err
 }

@@ -1,4 +1,4 @@
-package load
+package scenario
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 )
 
 func policiesRunOf(proxies, services, policies int) *policiesRun {
-	return &policiesRun{run: &run{world: &world{Options: Options{Proxies: proxies, Services: services}}},
+	return &policiesRun{run: &run{world: &world{Proxies: proxies, Services: services}},
 		policies: policies}
 }
 

@@ -1,4 +1,4 @@
-package load
+package scenario
 
 import (
 	"bytes"
@@ -18,10 +18,10 @@ import (
 	"weft/internal/client"
 )
 
-// deployment has control planes of the tool's own: processes on free ports of 127.0.0.1, each with an empty store.
-// close ends them.
+// deployment has the control planes of a scenario: processes on free ports of 127.0.0.1, each with an empty store. close
+// ends them.
 type deployment struct {
-	weft    string // the program
+	Environment
 	dir     string
 	running []*exec.Cmd
 }
@@ -39,11 +39,6 @@ type ownPlane struct {
 	process     *exec.Cmd
 }
 
-func newDeployment(weft string) (*deployment, error) {
-	dir, err := os.MkdirTemp("", "weft-load-")
-	return &deployment{weft: weft, dir: dir}, err
-}
-
 // close ends all control planes.
 func (d *deployment) close() error {
 	for _, process := range d.running {
@@ -53,13 +48,13 @@ func (d *deployment) close() error {
 	return os.RemoveAll(d.dir)
 }
 
-// global starts the global control plane.
-func (d *deployment) global(ctx context.Context) (*ownPlane, error) {
+// startGlobal starts the global control plane.
+func (d *deployment) startGlobal(ctx context.Context) (*ownPlane, error) {
 	return d.start(ctx, "global", "--mode", "global")
 }
 
-// join starts a zone of a global control plane.
-func (d *deployment) join(ctx context.Context, global *ownPlane, zone string) (*ownPlane, error) {
+// startZone starts a zone of a global control plane.
+func (d *deployment) startZone(ctx context.Context, global *ownPlane, zone string) (*ownPlane, error) {
 	token, err := ZoneToken(ctx, global.API, zone)
 	if err != nil {
 		return nil, err
@@ -117,7 +112,7 @@ func (p *ownPlane) run(ctx context.Context) error {
 		return err
 	}
 	defer log.Close()
-	p.process = exec.Command(p.deployment.weft, p.args...)
+	p.process = exec.Command(p.deployment.Weft, p.args...)
 	p.process.Env = append(os.Environ(), p.env...)
 	p.process.Stdout, p.process.Stderr = log, log
 	if err := p.process.Start(); err != nil {
