@@ -18,7 +18,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
 
 	"sigs.k8s.io/yaml"
 
@@ -86,29 +85,28 @@ func execute(o Options) ([]document, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := template.New("weft").Option("missingkey=zero")
-	all.Funcs(functions(all))
+	all := newTemplates()
 	files = slices.DeleteFunc(files, func(file string) bool { return strings.HasSuffix(file, notes) })
 	for _, file := range files {
 		text, err := deploy.Chart.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		if _, err := all.New(file).Parse(string(text)); err != nil {
+		if err := all.parse(file, string(text)); err != nil {
 			return nil, err
 		}
 	}
 	var documents []document
 	for _, file := range files {
 		var out strings.Builder
-		if err := all.ExecuteTemplate(&out, file, data); err != nil {
+		if err := all.execute(&out, file, data); err != nil {
 			var failed failure
 			if errors.As(err, &failed) {
 				return nil, failed
 			}
 			return nil, err
 		}
-		for _, text := range separator.Split(strings.ReplaceAll(out.String(), "<no value>", ""), -1) {
+		for _, text := range separator.Split(strings.ReplaceAll(out.String(), noValue, ""), -1) {
 			if text = strings.TrimLeft(text, " \t\r\n"); text == "" || strings.HasSuffix(file, ".tpl") {
 				continue
 			}
@@ -145,7 +143,8 @@ func contextOf(o Options) (map[string]any, error) {
 	}
 	override(defaults, o.Values)
 	return map[string]any{
-		"Values": defaults, "Chart": chart, "Files": files{},
+		"Values": defaults, "Files": map[string]any{"Get": readFile},
+		"Chart":   map[string]any{"Name": chart.Name, "Version": chart.Version, "AppVersion": chart.AppVersion},
 		"Release": map[string]any{"Namespace": o.Namespace},
 	}, err
 }
@@ -166,11 +165,8 @@ func override(values, with map[string]any) {
 	}
 }
 
-// files are the files of the chart that templates read.
-type files struct{}
-
-// Get returns the text of a file.
-func (files) Get(name string) (string, error) {
+// readFile returns the text of a file of the chart.
+func readFile(name string) (string, error) {
 	text, err := deploy.Chart.ReadFile(path.Join("chart", name))
 	return string(text), err
 }
@@ -181,14 +177,14 @@ type failure struct{ text string }
 func (f failure) Error() string { return f.text }
 
 // functions are those functions of helm that the templates use, with the meaning that they have there.
-func functions(all *template.Template) template.FuncMap {
+func functions(all *templates) map[string]any {
 	indent := func(n int, text string) string {
 		pad := strings.Repeat(" ", n)
 		return pad + strings.ReplaceAll(text, "\n", "\n"+pad)
 	}
-	return template.FuncMap{
+	return map[string]any{
 		"default": func(fallback, given any) any {
-			if truth, _ := template.IsTrue(given); !truth {
+			if !isTrue(given) {
 				return fallback
 			}
 			return given
@@ -212,7 +208,7 @@ func functions(all *template.Template) template.FuncMap {
 		"hasKey": func(m map[string]any, key string) bool { _, ok := m[key]; return ok },
 		"include": func(name string, data any) (string, error) {
 			var out strings.Builder
-			err := all.ExecuteTemplate(&out, name, data)
+			err := all.execute(&out, name, data)
 			return out.String(), err
 		},
 		"join": func(separator string, items []any) string {
