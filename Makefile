@@ -2,6 +2,10 @@
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
+# Without the traces of gRPC, whose templates could call every exported method, so that the linker would drop none. It
+# holds for tests too, so that they share the compiled packages. (ADR 261)
+export GOFLAGS := -tags=grpcnotrace $(GOFLAGS)
+
 # Packages that many goroutines share: these also run under the race detector.
 RACED := ./internal/table/... ./internal/state/... ./internal/identity/... ./internal/zoneroute/... ./internal/service/... ./internal/zoneproxy/... \
 	./internal/proxy/... ./internal/graph/... ./internal/xds/... \
@@ -18,6 +22,9 @@ demo: build tools ## run a mesh of two zones with real Envoys: cross-zone reques
 
 build: ## bin/weft and bin/weft-dp
 	@tools/build $(VERSION)
+
+symbols: ## the programs of `make build` with symbols in bin/symbols, for delve, gdb and perf
+	@tools/build $(VERSION) symbols
 
 tools: ## the pinned Envoy in .tools/, unless WEFT_ENVOY or the PATH has one
 	@tools/envoy/fetch

@@ -64,7 +64,8 @@ func build() (end func(), err error) {
 		return nil, err
 	}
 	end = func() { os.RemoveAll(binaries) }
-	build := exec.Command("go", "build", "-o", binaries, "weft/cmd/weft", "weft/cmd/weft-dp", "weft/test/load")
+	build := exec.Command("go", "build", "-tags=grpcnotrace", "-ldflags=-s=1 -w=1", "-o", binaries, "weft/cmd/weft",
+		"weft/cmd/weft-dp", "weft/test/load")
 	if out, err := build.CombinedOutput(); err != nil {
 		end()
 		return nil, fmt.Errorf("%s: %w\n%s", build, err, out)
