@@ -74,7 +74,8 @@ func isTestCode(file string, source goSource) bool {
 	if dir == "internal/testwait" {
 		return false
 	}
-	return strings.HasSuffix(file, "_test.go") || source.tree.Name.Name != "main" && isTestPackage(dir)
+	measures := dir == "test/load/scenario" // how fast a machine is, and tests nothing
+	return strings.HasSuffix(file, "_test.go") || source.tree.Name.Name != "main" && isTestPackage(dir) && !measures
 }
 
 // guesses returns the lines of a package where a test assumes how fast a machine is, and what is wrong there.

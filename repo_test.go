@@ -219,7 +219,7 @@ var dependencies = []dependency{
 	},
 	{
 		[]string{"github.com/spf13/cobra"},
-		[]string{"cmd"},
+		[]string{"cmd", "test/load"},
 		"only commands have flags",
 	},
 	{

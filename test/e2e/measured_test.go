@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -11,9 +12,11 @@ import (
 func measure(t *testing.T, args ...string) []byte {
 	args = append(args, "--weft", filepath.Join(binaries, "weft"), "-o", "json")
 	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "load"), args...)
+	var progress strings.Builder
+	cmd.Stderr = &progress
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("load %s: %v", args[0], err)
+		t.Fatalf("load %s: %v after:\n%s", args[0], err, &progress)
 	}
 	return out
 }

@@ -31,7 +31,8 @@ func TestProgramsAreStripped(t *testing.T) {
 	}
 }
 
-// TestSymbolsAreOfTheSameCode: a program with symbols has the code of the one without, and its data, at the same addresses.
+// TestSymbolsAreOfTheSameCode: a program with symbols has the code of the one without, and its data, at the same
+// addresses.
 func TestSymbolsAreOfTheSameCode(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "weft-dp")
 	build := exec.Command("go", "build", "-tags=grpcnotrace", "-ldflags=-s=0 -w=0", "-o", other, "weft/cmd/weft-dp")

@@ -10,8 +10,8 @@ import (
 	syntax "text/template/parse"
 )
 
-// templates executes templates of Go as package text/template does, as far as the chart uses them, on mappings, lists and
-// scalars. That package can call every exported method of the program, so a program that links it has all of them.
+// templates executes templates of Go as package text/template does, as far as the chart uses them, on mappings, lists
+// and scalars. That package can call every exported method, so a program that links it has all of them. (ADR 261)
 type templates struct {
 	trees     map[string]*syntax.Tree
 	functions map[string]any // by name

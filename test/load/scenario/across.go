@@ -355,8 +355,8 @@ func put(ctx context.Context, to *ownPlane, o resource.Any, d resource.Descripto
 
 // Title is the sizes of the measurement.
 func (r *AcrossReport) Title() string {
-	return fmt.Sprintf("%d proxies in one zone, %d services in the other, %d changes of each sort", r.Proxies, r.Services,
-		r.Changes)
+	return fmt.Sprintf("%d proxies in one zone, %d services in the other, %d changes of each sort", r.Proxies,
+		r.Services, r.Changes)
 }
 
 // Metrics returns the measurements with their budgets.

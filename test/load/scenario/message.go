@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	_ "weft/internal/envoy" // has the types of the extensions in a configuration
 	"weft/internal/xds"
 )
 

@@ -18,8 +18,8 @@ import (
 	"weft/internal/client"
 )
 
-// deployment has the control planes of a scenario: processes on free ports of 127.0.0.1, each with an empty store. close
-// ends them.
+// deployment has the control planes of a scenario: processes on free ports of 127.0.0.1, each with an empty store.
+// close ends them.
 type deployment struct {
 	Environment
 	dir     string

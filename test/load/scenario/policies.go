@@ -17,8 +17,8 @@ import (
 	"weft/resource"
 )
 
-// policiesScenario measures a mesh with and without policies: changes of an endpoint, edits of a policy, the encoded resources
-// that proxy groups share, and the memory of a proxy.
+// policiesScenario measures a mesh with and without policies: changes of an endpoint, edits of a policy, the encoded
+// resources that proxy groups share, and the memory of a proxy.
 type policiesScenario struct {
 	Proxies  int // connected, at least 2
 	Services int // which the proxies share evenly and all reach

@@ -1,5 +1,5 @@
-// Package scenario measures the cost of control planes: simulated Envoys and zones over the real protocol, some compared
-// with the same work of a bare server, the floor.
+// Package scenario measures the cost of control planes: simulated Envoys and zones over the real protocol, some
+// compared with the same work of a bare server, the floor.
 //
 // The tool, the control plane and the floor are separate processes. CPU is read from each server's own clock, in
 // nanoseconds; latency is the time until the last proxy has a change; memory is the part that the second half of the

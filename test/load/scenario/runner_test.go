@@ -76,8 +76,8 @@ func TestEachReportIsPrinted(t *testing.T) {
 			t.Errorf("the columns are %q, want %q, of:\n%s", got, columns, &table)
 		}
 	}
-	for _, report := range []Report{&ProxiesReport{}, &JoinReport{}, &PoliciesReport{MeshEdit: ChangeCost{Proxies: 1}}, &MembershipReport{},
-		&ZonesReport{}, &AcrossReport{FewBytes: 1}} {
+	for _, report := range []Report{&ProxiesReport{}, &JoinReport{}, &PoliciesReport{MeshEdit: ChangeCost{Proxies: 1}},
+		&MembershipReport{}, &ZonesReport{}, &AcrossReport{}} {
 		seen := map[string]bool{}
 		for _, m := range report.Metrics() {
 			if m.Name == "" || seen[m.Name] {

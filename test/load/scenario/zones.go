@@ -19,8 +19,8 @@ import (
 	"weft/resource"
 )
 
-// zonesScenario measures a global control plane with many zones. They are simulated over the real protocol: they send their
-// services, count the received items, and store nothing.
+// zonesScenario measures a global control plane with many zones. They are simulated over the real protocol: they send
+// their services, count the received items, and store nothing.
 type zonesScenario struct {
 	Zones    int           // simulated, at least 2
 	Services int           // of each zone
