@@ -13,8 +13,8 @@ import (
 	"weft/internal/xds"
 )
 
-// joinScenario measures many proxies that connect at once while their endpoints become ready one after another, the same
-// bytes from the floor, and a restart of the control plane that they are connected to.
+// joinScenario measures many proxies that connect at once while their endpoints become ready one after another, the
+// same bytes from the floor, and a restart of the control plane that they are connected to.
 type joinScenario struct {
 	Proxies  int // at least 2; none has an endpoint before
 	Services int // which the proxies share evenly and all reach
