@@ -109,17 +109,8 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		return nil, &Error{Code: Invalid, Detail: name + " is invalid",
 			Problems: Problems{{"metadata.namespace", namespaceAdvice(string(named), namespace)}}}
 	}
-	if problems := unknownMetadata(head.Metadata); len(problems) > 0 {
+	if problems := FormProblems(fields); len(problems) > 0 {
 		return nil, &Error{Code: Invalid, Detail: name + " is invalid", Problems: problems}
-	}
-	var problems Problems
-	for _, name := range []string{"type", "name", "labels"} {
-		if _, ok := fields[name]; ok {
-			problems.Add(name, "does not go with apiVersion; write `kind` and `metadata`, or leave apiVersion out")
-		}
-	}
-	if len(problems) > 0 {
-		return nil, &Error{Code: Invalid, Detail: "the resource mixes two forms", Problems: problems}
 	}
 	out := maps.Clone(fields)
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
@@ -132,6 +123,20 @@ func fromKubernetes(fields map[string]json.RawMessage) (map[string]json.RawMessa
 		}
 	}
 	return out, nil
+}
+
+// FormProblems returns the problems of the form of an object in the Kubernetes form: fields of metadata that Kubernetes
+// lacks, and fields of the Universal form beside them.
+func FormProblems(fields map[string]json.RawMessage) Problems {
+	var metadata map[string]json.RawMessage
+	_ = json.Unmarshal(fields["metadata"], &metadata) // another type has no field
+	problems := unknownMetadata(metadata)
+	for _, name := range []string{"type", "name", "labels"} {
+		if _, ok := fields[name]; ok {
+			problems.Add(name, "does not go with apiVersion; write `kind` and `metadata`, or leave apiVersion out")
+		}
+	}
+	return problems
 }
 
 // objectMeta are the fields of metadata.k8s.io/v1 ObjectMeta. All but name, namespace and labels are ignored, so that

@@ -42,7 +42,7 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 	if written {
 		if stored == nil && !controlPlane {
 			problems = append(problems, w.operatorsName(o.Key())...)
-			problems = append(problems, copyNameProblems(d.Describe(), o.Key().Name)...)
+			problems = append(problems, kind.CopyNameProblems(d.Describe(), o.Key().Name)...)
 		}
 		problems = append(problems, w.namespaceProblems(o)...)
 		problems = append(problems, w.specFields(o, stored, controlPlane)...)
@@ -52,15 +52,6 @@ func (w *Writer) complete(o resource.Any, stored *current, controlPlane bool) er
 		return &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid", Problems: problems}
 	}
 	return nil
-}
-
-// copyNameProblems rejects a name that would keep the copy of another control plane's resource out.
-func copyNameProblems(info *resource.Info, name string) (problems resource.Problems) {
-	if kind.HasSyncedName(info) && kind.IsLongerSyncedName(name) {
-		problems.Add("name", "ends like the name of a copy of another control plane's resource, with \"-copy-\" and "+
-			"32 hexadecimal digits; choose another name")
-	}
-	return problems
 }
 
 // checkScope rejects a resource without a mesh if its kind belongs to a mesh, and with a mesh otherwise.

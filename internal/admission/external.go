@@ -14,14 +14,7 @@ func (w *Writer) checkExternalAddresses(o resource.Any) error {
 	if !ok {
 		return nil
 	}
-	var problems resource.Problems
-	for i, e := range service.Spec.Endpoints {
-		if what := kind.LocalEndpoint(e.Address, w.local); what != "" {
-			problems.Add(fmt.Sprintf("spec.endpoints[%d].address", i),
-				"is %s, %s, to which zone egresses do not connect; name a server outside the mesh, or on a single "+
-					"machine allow its network with the setting KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS", e.Address, what)
-		}
-	}
+	problems := service.Spec.LocalEndpoints(w.local)
 	if len(problems) == 0 {
 		return nil
 	}

@@ -3,7 +3,6 @@ package admission
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"weft/internal/policy"
@@ -76,23 +75,7 @@ func (w *Writer) roleOf(o resource.Any) string {
 		return ""
 	}
 	_, namespace := w.namespaced(o.Key())
-	to := d.Parts(o).To
-	switch {
-	case namespace == "", namespace == w.system:
-		return policy.SystemRole
-	case len(to) == 0:
-		return policy.WorkloadOwnerRole
-	case slices.ContainsFunc(to, func(part kind.ToPart) bool { return !produces(part, namespace) }):
-		return policy.ConsumerRole
-	}
-	return policy.ProducerRole
-}
-
-// produces reports whether an item of `to` is about a service or a route of the policy's namespace.
-func produces(part kind.ToPart, namespace string) bool {
-	ref := part.TargetRef
-	return (ref.Kind == kind.MeshServices.Name || ref.Kind == kind.MeshHTTPRoutes.Name) && ref.Name != "" &&
-		(ref.Namespace == "" || ref.Namespace == namespace)
+	return policy.RoleIn(namespace, w.system, d.Parts(o))
 }
 
 // operatorsName rejects the name of a new resource of [kind.OfOperators] that ends with a namespace other than the
@@ -125,17 +108,5 @@ func (w *Writer) namespaceProblems(o resource.Any) resource.Problems {
 			"write it in the namespace %s", namespace, w.system)
 		return problems
 	}
-	role, parts := w.roleOf(o), d.Parts(o)
-	if role == policy.ConsumerRole &&
-		slices.ContainsFunc(parts.To, func(part kind.ToPart) bool { return produces(part, namespace) }) {
-		problems.Add("spec.to",
-			"has items about services of the namespace %s and items about others; write two policies", namespace)
-	}
-	ref := parts.TargetRef
-	if role != policy.ProducerRole && ref != nil && ref.Namespace != "" && ref.Namespace != namespace {
-		problems.Add("spec.targetRef.namespace", "is %q, and a policy in the namespace %s with the role %s applies to "+
-			"Dataplanes of this namespace; write it in the namespace %s, or in %s", ref.Namespace, namespace, role,
-			ref.Namespace, w.system)
-	}
-	return problems
+	return append(problems, policy.NamespaceProblems(namespace, w.system, d.Parts(o))...)
 }
