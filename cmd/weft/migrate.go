@@ -71,11 +71,13 @@ which apply and migrate read too.`,
 			return checkFailed{err}
 		}
 		var documents []migrate.Document
+		whole := true
 		for _, doc := range docs {
+			whole = whole && doc.whole
 			documents = append(documents, migrate.Document{Source: doc.at(), Text: doc.text})
 		}
 		result, err := migrate.Translate(documents, migrate.Options{UnvouchedUntil: unvouchedUntil(time.Now()),
-			Kubernetes: format == formatKubernetes})
+			Kubernetes: format == formatKubernetes, Whole: whole})
 		if err != nil {
 			return checkFailed{err}
 		}

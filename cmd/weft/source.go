@@ -41,6 +41,7 @@ type document struct {
 	source string
 	line   int // its first line
 	text   []byte
+	whole  bool   // the source is an export of kumactl, which has every resource of its control plane
 	item   string // the item of a list, as " items[2]"; empty for a document of its own
 }
 
@@ -208,8 +209,9 @@ func fillIn(source string, text []byte, values map[string]string) ([]byte, error
 
 // documents returns the documents of a YAML stream.
 func documents(source string, text []byte) (all []document) {
+	whole := bytes.HasPrefix(text, []byte("# Product: ")) // the first line of `kumactl export`
 	for _, d := range resource.SplitYAML(text) {
-		all = append(all, document{source: source, line: d.Line, text: d.Padded()})
+		all = append(all, document{source: source, line: d.Line, text: d.Padded(), whole: whole})
 	}
 	return all
 }

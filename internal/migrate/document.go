@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -29,12 +30,31 @@ func (t *translation) read(d Document) error {
 	if !isList || text(fields["type"]) != "" {
 		return t.add(d.Source, fields)
 	}
+	if reason := partial(fields, len(items)); reason != "" {
+		return fmt.Errorf("%s; read all of its pages, or export with kumactl", reason)
+	}
 	for i, item := range items {
 		if err := t.add(fmt.Sprintf("%s items[%d]", d.Source, i), mapping(item)); err != nil {
 			return fmt.Errorf("items[%d]: %w", i, err)
 		}
 	}
 	return nil
+}
+
+// partial returns why a list is one page of a longer one; empty: it is whole. What a page lacks could restrict what the
+// page allows.
+func partial(fields map[string]any, items int) string {
+	metadata := mapping(fields["metadata"])
+	for at, next := range map[string]any{"next": fields["next"], "metadata.continue": metadata["continue"]} {
+		if text(next) != "" {
+			return fmt.Sprintf("the list is not whole: it has %d items, and `%s` leads to further ones", items, at)
+		}
+	}
+	total, err := strconv.Atoi(fmt.Sprint(fields["total"]))
+	if err == nil && total > items {
+		return fmt.Sprintf("the list is not whole: it has %d of %d items", items, total)
+	}
+	return ""
 }
 
 func decode(doc []byte) (map[string]any, error) {
@@ -58,21 +78,30 @@ func decode(doc []byte) (map[string]any, error) {
 func (t *translation) add(source string, fields map[string]any) error {
 	o := &object{source: source, fields: fields}
 	problem := ""
+	var contradictions []fault
 	if fields["apiVersion"] != nil {
+		contradictions = contradictory(fields)
 		problem = o.fromKubernetes()
 	}
 	o.kind, o.mesh, o.name = text(o.fields["type"]), text(o.fields["mesh"]), text(o.fields["name"])
 	o.labels = mapping(o.fields["labels"])
 	o.namespace = cmp.Or(o.namespace, o.label(resource.NamespaceLabel))
-	if mesh := o.label(resource.MeshLabel); o.mesh == "" && mesh != "" {
+	if mesh := o.label(resource.MeshLabel); mesh != "" {
+		if o.mesh != "" && o.mesh != mesh {
+			contradictions = append(contradictions, fault{"labels[" + resource.MeshLabel + "]",
+				fmt.Sprintf("is %q, and `mesh` is %q", mesh, o.mesh), "leave one out"})
+		}
 		o.mesh = mesh
 	}
 	if o.kind == "" {
 		return errors.New("it has no type")
 	}
-	if problem != "" {
+	switch {
+	case problem != "":
 		o.omit("", problem, "leave the document out")
-	} else {
+	case len(contradictions) > 0:
+		o.contradicted(contradictions)
+	default:
 		t.classify(o)
 	}
 	if o.kind == kind.Meshes.Name {
@@ -80,6 +109,41 @@ func (t *translation) add(source string, fields map[string]any) error {
 	}
 	t.objects = append(t.objects, o)
 	return nil
+}
+
+// contradictory returns the fields of an object in the Kubernetes form that say two things, or that `weft apply` rejects:
+// the mesh, the name or the namespace of the object is not known then.
+func contradictory(fields map[string]any) []fault {
+	var faults []fault
+	raw := map[string]json.RawMessage{}
+	_ = json.Unmarshal(encode(fields), &raw) // it was decoded from JSON
+	if text(fields["apiVersion"]) != resource.APIVersion {
+		for _, field := range []string{"type", "data"} { // of a Secret
+			delete(raw, field)
+		}
+	}
+	for _, p := range resource.FormProblems(raw) {
+		faults = append(faults, fault{p.Field, p.Reason, "correct the document"})
+	}
+	metadata := mapping(fields["metadata"])
+	is, label := text(metadata["namespace"]), text(mapping(metadata["labels"])[resource.NamespaceLabel])
+	if is != "" && label != "" && is != label {
+		faults = append(faults, fault{"metadata.labels[" + resource.NamespaceLabel + "]",
+			fmt.Sprintf("is %q, and `metadata.namespace` is %q", label, is), "leave the label out"})
+	}
+	return faults
+}
+
+// contradicted leaves an object out. Its mesh may be another one than it says, so that it is of no mesh: a permission
+// that denies callers may restrict those of any.
+func (o *object) contradicted(faults []fault) {
+	for _, f := range faults {
+		o.omit(f.field, f.reason, withWhole(f.advice))
+	}
+	o.dropped = true
+	if o.kind == kind.MeshTrafficPermissions.Name {
+		o.mesh = ""
+	}
 }
 
 // fromKubernetes makes the Universal form of an object. The one of a Secret is that of Kubernetes' own kind. It returns

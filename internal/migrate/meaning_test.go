@@ -252,7 +252,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			dataplanes = append(dataplanes, o.(*resource.Object[kind.Dataplane]))
 		}
 		onKubernetes := rapid.Bool().Draw(t, "on Kubernetes")
-		result, err := Translate(documents, Options{Kubernetes: onKubernetes})
+		result, err := Translate(documents, Options{Kubernetes: onKubernetes, Whole: true})
 		if err != nil {
 			t.Fatal(err)
 		}

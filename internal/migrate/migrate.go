@@ -18,6 +18,8 @@ import (
 	"strings"
 	"time"
 
+	"weft/internal/envoy"
+	"weft/internal/policy"
 	"weft/kind"
 	"weft/resource"
 )
@@ -82,6 +84,9 @@ type Options struct {
 	// Kubernetes is whether the control plane is on Kubernetes, where resources and Pods have namespaces. The names of
 	// the resources are then those of weft's API, NAME.NAMESPACE outside the system namespace.
 	Kubernetes bool
+	// Whole is whether the documents are a whole export of kumactl. Without it, permissions that are not among them may
+	// allow what a permission denies.
+	Whole bool
 }
 
 // Complete returns whether no object or field is [Omitted].
@@ -92,7 +97,7 @@ func (r *Result) Complete() bool {
 // Translate translates an export. The error names each unreadable document: it could deny what others allow, so nothing
 // is translated.
 func Translate(documents []Document, options Options) (Result, error) {
-	t := &translation{unvouchedUntil: options.UnvouchedUntil, kubernetes: options.Kubernetes,
+	t := &translation{unvouchedUntil: options.UnvouchedUntil, kubernetes: options.Kubernetes, whole: options.Whole,
 		meshes: map[string]*object{}, seen: map[resource.Key]*object{}, byMesh: map[string][]workload{}}
 	var faults []error
 	for _, d := range documents {
@@ -113,6 +118,7 @@ func Translate(documents []Document, options Options) (Result, error) {
 		}
 	}
 	t.permissions()
+	t.received()
 	for _, o := range t.objects {
 		t.translate(o)
 		t.exempt(o)
@@ -126,6 +132,7 @@ func Translate(documents []Document, options Options) (Result, error) {
 type translation struct {
 	unvouchedUntil time.Time
 	kubernetes     bool // the control plane is on Kubernetes
+	whole          bool // the documents are a whole export
 	global         bool // the export is that of a global control plane with several zones
 	objects        []*object
 	meshes         map[string]*object // by name
@@ -228,8 +235,7 @@ func (t *translation) parse(o *object) (resource.Any, bool) {
 		before = now
 		checked, err := read()
 		if err == nil {
-			t.prepareFor(checked)
-			problems := kind.ByName(o.kind).Prepare(checked)
+			problems := t.problems(checked)
 			if len(problems) == 0 {
 				done, err := read() // without the defaults, which weft sets again
 				return done, err == nil
@@ -246,13 +252,34 @@ func (t *translation) parse(o *object) (resource.Any, bool) {
 	}
 }
 
-// prepareFor sets the label by which a policy may have namespaces in its references.
-func (t *translation) prepareFor(o resource.Any) {
-	if _, policy := kind.ByName(o.Key().Kind).(kind.Policy); policy && t.kubernetes {
-		labels := map[string]string{kind.EnvLabel: kind.Kubernetes}
+// problems sets the defaults of a resource, and returns why a control plane would not take it.
+func (t *translation) problems(o resource.Any) resource.Problems {
+	d, isPolicy := kind.ByName(o.Key().Kind).(kind.Policy)
+	namespace, system := "", t.systemNamespace()
+	if at := strings.LastIndexByte(o.Key().Name, '.'); isPolicy && t.kubernetes {
+		namespace = o.Key().Name[at+1:]
+		if at < 0 {
+			namespace = ""
+		}
+		labels := map[string]string{kind.EnvLabel: kind.Kubernetes} // its references may have namespaces
 		maps.Copy(labels, o.Envelope().Labels)
+		labels[policy.RoleLabel] = policy.RoleIn(namespace, system, d.Parts(o))
 		o.Envelope().Labels = labels
 	}
+	problems := kind.NewProblems(o)
+	if namespace != "" {
+		problems = append(problems, policy.NamespaceProblems(namespace, system, d.Parts(o))...)
+	}
+	if patch, ok := o.(*resource.Object[kind.MeshProxyPatch]); ok && len(problems) == 0 {
+		patches, failures := envoy.NewPatches(&patch.Spec.Default, nil)
+		if len(failures) == 0 {
+			failures = patches.Invalid()
+		}
+		for _, f := range failures {
+			problems.Add(fmt.Sprintf("spec.default.appendModifications[%d].%s", f.Modification, f.Field), "%s", f.Reason)
+		}
+	}
+	return problems
 }
 
 // faultsOf are the reasons why weft does not take an object.

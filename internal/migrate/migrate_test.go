@@ -109,7 +109,8 @@ func exports(t failer) []export {
 
 // options are those of the comment of an export.
 func (e export) options() Options {
-	return Options{Kubernetes: strings.Contains(string(e.archive.Comment), "for Kubernetes")}
+	return Options{Kubernetes: strings.Contains(string(e.archive.Comment), "for Kubernetes"),
+		Whole: !strings.Contains(string(e.archive.Comment), "a part of an export")}
 }
 
 func (e export) translate() (Result, error) {
@@ -157,23 +158,28 @@ func TestMembersOfATranslatedMesh(t *testing.T) {
 }
 
 // FuzzTranslate: whatever an export has, the translation ends, gives the same result again, and gives resources that
-// are read as they are written.
+// are read as they are written, and that a control plane takes.
 func FuzzTranslate(f *testing.F) {
 	for _, e := range exports(f) {
 		f.Add(string(e.archive.Files[0].Data), e.options().Kubernetes)
 	}
 	f.Fuzz(func(t *testing.T, export string, kubernetes bool) {
-		first, err := Translate(split("export", export), Options{Kubernetes: kubernetes})
+		first, err := Translate(split("export", export), Options{Kubernetes: kubernetes, Whole: true})
 		if err != nil {
 			return
 		}
-		again, err := Translate(split("export", export), Options{Kubernetes: kubernetes})
+		again, err := Translate(split("export", export), Options{Kubernetes: kubernetes, Whole: true})
 		if err != nil {
 			t.Fatal(err)
 		}
 		resources, notes := show(t, first)
 		if same, sameNotes := show(t, again); same != resources || sameNotes != notes {
 			t.Errorf("the second translation differs:\n%s\n%s", same, sameNotes)
+		}
+		for key, err := range admitted(t, first, kubernetes) {
+			if err != nil {
+				t.Errorf("%s is not applied: %v", key, err)
+			}
 		}
 		for _, o := range first.Resources {
 			raw, err := resource.MarshalJSON(o, nil, kind.ByName(o.Key().Kind), resource.Universal)

@@ -3,8 +3,10 @@ package migrate
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"weft/internal/policy"
 	"weft/kind"
 	"weft/resource"
 )
@@ -65,7 +67,16 @@ func (t *translation) namespaces() {
 		case t.kubernetes && !ok && !kind.OfOperators(o.kind) && strings.Contains(o.plainName(), ".") &&
 			!d.Describe().Encrypted && d.Describe().Scope == resource.Mesh:
 			o.omit("", "the part of a name after a dot is a namespace on Kubernetes", "rename it, without a dot")
+		case t.kubernetes && ok && namespace != t.systemNamespace() && (kind.OfOperators(o.kind) ||
+			d.Describe().Encrypted) && !clusterScoped[o.kind]:
+			o.omit("", fmt.Sprintf("it is in the namespace %q, and a %s is of the whole mesh: the system namespace %s "+
+				"alone has it", namespace, o.kind, t.systemNamespace()), "move it to the system namespace in the export "+
+				"if its owner may speak for the whole mesh")
 		case !ok || t.kubernetes:
+		case isPolicy && o.produces(namespace):
+			o.omit("", fmt.Sprintf("it is a policy of the namespace %q about the clients of its own services, which are "+
+				"not on machines", namespace), "for machines, write it with the MeshServices of machines in `to`; for a "+
+				"control plane on Kubernetes, translate with --format kubernetes, which keeps the namespace")
 		case isPolicy && o.kind != kind.MeshTrafficPermissions.Name:
 			o.omit("", ofNamespaceAlone(namespace), namespaceAdvice)
 		case !isPolicy && namespace != "":
@@ -73,6 +84,20 @@ func (t *translation) namespaces() {
 				"name is %q", namespace, o.plainName()), "")
 		}
 	}
+}
+
+// produces returns whether a policy of a namespace is about the clients of services of that namespace alone.
+func (o *object) produces(namespace string) bool {
+	if role := o.label(roleLabel); role != "" {
+		return role == policy.ProducerRole
+	}
+	to := list(o.spec()["to"])
+	return len(to) > 0 && !slices.ContainsFunc(to, func(item any) bool {
+		ref := mapping(mapping(item)["targetRef"])
+		of := text(ref["kind"])
+		return of != kind.MeshServices.Name && of != kind.MeshHTTPRoutes.Name || text(ref["name"]) == "" ||
+			text(ref["namespace"]) != "" && text(ref["namespace"]) != namespace
+	})
 }
 
 func ofNamespaceAlone(namespace string) string {

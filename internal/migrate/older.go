@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"weft/kind"
+	"weft/resource"
 )
 
 // anyService is the selector of every service in the older kinds.
@@ -18,6 +19,9 @@ var replacedBy = map[string]string{
 	"ExternalService": kind.MeshExternalServices.Name, "TrafficPermission": kind.MeshTrafficPermissions.Name,
 	"Timeout": kind.MeshTimeouts.Name, "CircuitBreaker": kind.MeshCircuitBreakers.Name,
 	"HealthCheck": kind.MeshHealthChecks.Name, "Retry": kind.MeshRetries.Name,
+	"RateLimit": kind.MeshRateLimits.Name, "FaultInjection": kind.MeshFaultInjections.Name,
+	"TrafficRoute": kind.MeshTCPRoutes.Name, "ProxyTemplate": kind.MeshProxyPatches.Name,
+	"VirtualOutbound": kind.HostnameGenerators.Name,
 }
 
 // older writes the objects of Kuma's older kinds as those that replace them. Of several older policies Kuma takes the
@@ -29,6 +33,10 @@ func (t *translation) older() {
 		if to == "" || o.whole() {
 			continue
 		}
+		if o.noPatch() {
+			o.note(Skipped, "", "it changes nothing: weft always applies the profile default-proxy", "")
+			continue
+		}
 		spec, reason := t.replacement(o)
 		if reason != "" {
 			o.omit("", lacks(o)+", and "+reason, kind.InsteadOf(o.kind))
@@ -36,6 +44,9 @@ func (t *translation) older() {
 		}
 		o.note(Adapted, "", "is written as a "+to, "")
 		o.written = map[string]any{"type": to, "mesh": o.mesh, "name": o.name, "spec": spec}
+		if kind.ByName(to).Describe().Scope == resource.Global {
+			delete(o.written, "mesh")
+		}
 		if len(o.labels) > 0 {
 			o.written["labels"] = o.labels
 		}
@@ -43,6 +54,7 @@ func (t *translation) older() {
 	for _, o := range t.objects {
 		if o.written != nil {
 			o.was, o.kind, o.fields, o.written = o.kind, replacedBy[o.kind], o.written, nil
+			o.mesh = text(o.fields["mesh"])
 		}
 	}
 }
@@ -64,28 +76,55 @@ func (t *translation) replacement(o *object) (spec map[string]any, reason string
 			return nil, fmt.Sprintf("%s may be taken in its place", other)
 		}
 	}
+	for _, other := range t.objects {
+		if o.kind == "TrafficRoute" && other.kind == kind.MeshHTTPRoutes.Name && other.mesh == o.mesh {
+			return nil, fmt.Sprintf("%s may be taken in its place", other)
+		}
+	}
 	switch o.kind {
 	case "TrafficPermission":
 		spec = o.trafficPermission()
 	case "Timeout":
-		spec = o.sent(timeoutConf)
+		return t.sent(o, timeoutConf)
 	case "CircuitBreaker":
-		spec = o.sent(circuitBreakerConf)
+		return t.sent(o, circuitBreakerConf)
 	case "HealthCheck":
-		spec = o.sent(healthCheckConf)
+		return t.sent(o, healthCheckConf)
 	case "Retry":
-		spec = o.sent(retryConf)
+		return t.sent(o, retryConf)
+	case "RateLimit":
+		return t.rateLimit(o)
+	case "FaultInjection":
+		return t.faultInjection(o)
+	case "TrafficRoute":
+		return t.trafficRoute(o)
+	case "ProxyTemplate":
+		return t.proxyTemplate(o)
+	case "VirtualOutbound":
+		return t.virtualOutbound(o)
 	}
 	if spec == nil {
-		return nil, "its selectors or its conf have no plain equal"
+		return nil, "its selectors have no plain equal"
 	}
 	return spec, ""
 }
 
 // outranks returns whether Kuma takes a permission for one service over another one, or the other is about another
-// service.
+// service, or both have their effect.
 func (o *object) outranks(other *object) bool {
-	if o.kind != "TrafficPermission" || other.kind != o.kind {
+	switch {
+	case other.kind != o.kind:
+		return false
+	case o.kind == "FaultInjection", o.kind == "VirtualOutbound": // each injects its fault, or gives its host name
+		return true
+	case o.kind == "RateLimit":
+		return !limitsSame(o, other)
+	case o.kind == "TrafficRoute":
+		mine, ok := selected(o.ofPolicy()["destinations"])
+		theirs, known := selected(other.ofPolicy()["destinations"])
+		return other.ofEachMesh() || ok && known && !slices.Contains(theirs, anyService) && !slices.Contains(mine, anyService) &&
+			!slices.ContainsFunc(mine, func(service string) bool { return slices.Contains(theirs, service) })
+	case o.kind != "TrafficPermission":
 		return false
 	}
 	mine, ok := selected(o.ofPolicy()["destinations"])
@@ -181,15 +220,22 @@ func (o *object) externalService() map[string]any {
 	return spec
 }
 
-// sent is the spec of a policy about sent traffic; nil where some clients alone, or tags of servers, are selected, or
-// where a field of the conf has no equal.
-func (o *object) sent(conf func(fields map[string]any) (map[string]any, bool)) map[string]any {
+// sent is the spec of a policy about sent traffic, or the reason why there is none: where tags of servers are selected,
+// or a field of the conf has no equal.
+func (t *translation) sent(o *object, conf func(fields map[string]any) (map[string]any, bool)) (map[string]any,
+	string) {
 	fields := o.ofPolicy()
-	sources, ok := selected(fields["sources"])
+	client, reason := t.clientTarget(o, fields["sources"])
+	if reason != "" {
+		return nil, reason
+	}
 	destinations, known := selected(fields["destinations"])
 	written, plain := conf(mapping(fields["conf"]))
-	if !ok || !known || !plain || !slices.Equal(sources, []string{anyService}) || len(written) == 0 {
-		return nil
+	switch {
+	case !known:
+		return nil, "its destinations are more than services by name"
+	case !plain || len(written) == 0:
+		return nil, "its conf has no plain equal"
 	}
 	var to []any
 	for _, service := range destinations {
@@ -199,7 +245,7 @@ func (o *object) sent(conf func(fields map[string]any) (map[string]any, bool)) m
 		}
 		to = append(to, map[string]any{"targetRef": ref, "default": written})
 	}
-	return map[string]any{"targetRef": map[string]any{"kind": "Mesh"}, "to": to}
+	return map[string]any{"targetRef": client, "to": to}, ""
 }
 
 // renamed moves fields to other names; false where there is one that has none.

@@ -234,7 +234,7 @@ func (t *translation) decide(mesh string, permissions []*permission, ruled []tar
 	_, known := t.meshes[mesh]
 	for _, e := range entries {
 		if e.verdict == deny {
-			e.resolve(entries, ruled, known)
+			e.resolve(entries, ruled, known, t.whole || e.of.o.copyOf != "")
 		}
 	}
 }
@@ -305,8 +305,8 @@ func (e *entry) override(entries []*entry) {
 }
 
 // resolve keeps a deny where `rules` can say it, and otherwise omits what it restricts. Where the Mesh is not in the
-// export, permissions that the deny restricts may be missing too.
-func (e *entry) resolve(entries []*entry, ruled []target, known bool) {
+// export, or where the input is no whole export, permissions that the deny restricts may be missing too.
+func (e *entry) resolve(entries []*entry, ruled []target, known, whole bool) {
 	var restricted, exempt []*entry
 	for _, other := range entries {
 		if other.verdict == deny || other.gone || !e.client.meets(other.client) || !e.of.target.meets(other.of.target) {
@@ -327,6 +327,10 @@ func (e *entry) resolve(entries []*entry, ruled []target, known bool) {
 		e.omit("it denies callers that other permissions may allow, and the Mesh is not in the export, nor perhaps "+
 			"they",
 			"translate it with the Mesh and all of its permissions")
+	case len(restricted) == 0 && !alsoRules && !whole && (problem != "" || len(exempt) > 0 || e.client.any):
+		e.omit("it denies callers that other permissions may allow, and the input is not a whole export of kumactl",
+			"translate the whole export; where no other permission of the mesh allows these callers, leave it out: "+
+				"weft denies a caller that nothing allows")
 	case len(restricted) == 0 && !alsoRules && (problem != "" || len(exempt) > 0 || e.client.any):
 		e.gone = true
 	case problem == "" && len(exempt) == 0:
