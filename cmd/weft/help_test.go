@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -43,7 +44,8 @@ var (
 	afterCall = regexp.MustCompile(`\s+(#|\||>|2>|&).*$|\)$`)
 )
 
-// parseExample parses an example as the program would, in a new command tree, since flags keep their values.
+// parseExample parses an example as the program would, in a new command tree, since flags keep their values. path is
+// the command that it calls; empty: any.
 func parseExample(t *testing.T, path, line string) {
 	line = strings.TrimSpace(line)
 	at := program.FindStringIndex(line)
@@ -62,7 +64,30 @@ func parseExample(t *testing.T, path, line string) {
 	if err == nil {
 		err = command.ValidateArgs(command.Flags().Args())
 	}
-	if err != nil || command.CommandPath() != path {
+	if err != nil || !command.Runnable() || path != "" && command.CommandPath() != path {
 		t.Errorf("%q calls %s: %v", line, command.CommandPath(), err)
+	}
+}
+
+// TestCommandsOfMoves: weft takes the commands of the pages about a move from Kuma.
+func TestCommandsOfMoves(t *testing.T) {
+	block := regexp.MustCompile("(?s)```text\n(.*?)```")
+	for _, page := range []string{"move-machines.md", "move-cluster.md"} {
+		text, err := os.ReadFile("../../docs/operations/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		commands := 0
+		for _, found := range block.FindAllStringSubmatch(string(text), -1) {
+			for line := range strings.Lines(found[1]) {
+				if program.MatchString(line) {
+					commands++
+					parseExample(t, "", line)
+				}
+			}
+		}
+		if commands == 0 {
+			t.Errorf("%s has no command", page)
+		}
 	}
 }

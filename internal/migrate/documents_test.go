@@ -10,9 +10,11 @@ import (
 )
 
 // TestEveryLossHasAReasonAndANextStep counts over the documents as users write them: translated whole, with a named
-// loss, or not at all. What is not translated has a reason, and what to do.
+// loss, or not at all, and how many of them a control plane takes as they are. What is not translated has a reason, and
+// what to do. Each of Kuma's older kinds is among the documents.
 func TestEveryLossHasAReasonAndANextStep(t *testing.T) {
 	counts := map[string]int{}
+	kinds := map[string]bool{}
 	for _, e := range exports(t) {
 		if !strings.HasPrefix(e.name, "documents/") {
 			continue
@@ -36,11 +38,27 @@ func TestEveryLossHasAReasonAndANextStep(t *testing.T) {
 			}
 		}
 		documents := split("", string(e.archive.Files[0].Data))
+		for _, document := range documents {
+			fields, _ := decode(document.Text) // it was translated
+			kinds[text(fields["type"])+text(fields["kind"])] = true
+			if written, err := kind.Parse(document.Text); err == nil && len(kind.NewProblems(written.Object)) == 0 {
+				counts["taken as it is"]++
+			}
+		}
 		for _, outcome := range outcomes {
 			counts[outcome]++
 		}
 		counts["whole"] += len(documents) - len(outcomes)
 		counts["documents"] += len(documents)
+	}
+	for older := range replacedBy {
+		if !kinds[older] {
+			t.Errorf("no document is a %s", older)
+		}
+	}
+	if counts["documents"] != counts["whole"]+counts["with a named loss"]+counts["not at all"]+
+		counts["made by weft or by Kuma"] {
+		t.Errorf("the counts do not add up: %v", counts)
 	}
 	t.Logf("%v", counts)
 }
@@ -168,6 +186,27 @@ func TestDefaultsOfKumaAreSkipped(t *testing.T) {
 			if err != nil || len(result.Resources) == 0 && result.Complete() {
 				t.Errorf("%s: %v, notes %v, %v", document(changed), result.Resources, result.Notes, err)
 			}
+		}
+	}
+}
+
+// TestAPageOfAListIsAnError: what a page lacks could restrict what it allows.
+func TestAPageOfAListIsAnError(t *testing.T) {
+	const item = `{"type": "Mesh", "name": "a"}`
+	for document, want := range map[string]string{
+		`{"total": 5, "items": [` + item + `], "next": "http://127.0.0.1:5681/meshes?offset=1"}`: "`next` leads to further",
+		`{"total": 5, "items": [` + item + `]}`:                                                  "it has 1 of 5 items",
+		`{"apiVersion": "v1", "kind": "List", "metadata": {"continue": "abc"}, "items": [` + item + `]}`: "" +
+			"`metadata.continue` leads to further",
+		`{"total": 1, "items": [` + item + `], "next": null}`: "",
+	} {
+		result, err := Translate([]Document{{"meshes.json", []byte(document)}}, Options{})
+		switch {
+		case want == "" && (err != nil || len(result.Resources) != 1):
+			t.Errorf("%s: %v, %v", document, result.Resources, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) ||
+			!strings.HasPrefix(err.Error(), "meshes.json: the list is not whole")):
+			t.Errorf("%s: %v, want %q", document, err, want)
 		}
 	}
 }
