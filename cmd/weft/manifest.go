@@ -56,7 +56,7 @@ func expandLists(docs []document) []document {
 		listed, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text))
 		if err == nil && json.Unmarshal(listed, &items) == nil {
 			for i, item := range items {
-				all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" [%d]", i)})
+				all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" [%d]", i), doc.whole})
 			}
 			continue
 		}
@@ -70,7 +70,7 @@ func expandLists(docs []document) []document {
 			continue
 		}
 		for i, item := range list.Items {
-			all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" items[%d]", i)})
+			all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" items[%d]", i), doc.whole})
 		}
 	}
 	return all

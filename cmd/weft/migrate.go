@@ -71,9 +71,9 @@ which apply and migrate read too.`,
 			return checkFailed{err}
 		}
 		var documents []migrate.Document
-		whole := true
+		whole := false
 		for _, doc := range docs {
-			whole = whole && doc.whole
+			whole = whole || doc.whole
 			documents = append(documents, migrate.Document{Source: doc.at(), Text: doc.text})
 		}
 		result, err := migrate.Translate(documents, migrate.Options{UnvouchedUntil: unvouchedUntil(time.Now()),

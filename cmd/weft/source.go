@@ -41,8 +41,8 @@ type document struct {
 	source string
 	line   int // its first line
 	text   []byte
-	whole  bool   // the source is an export of kumactl, which has every resource of its control plane
 	item   string // the item of a list, as " items[2]"; empty for a document of its own
+	whole  bool   // the source is an export of kumactl, which has every resource of its control plane
 }
 
 // at returns the source and the line of a document.

@@ -111,8 +111,8 @@ func (t *translation) add(source string, fields map[string]any) error {
 	return nil
 }
 
-// contradictory returns the fields of an object in the Kubernetes form that say two things, or that `weft apply` rejects:
-// the mesh, the name or the namespace of the object is not known then.
+// contradictory returns the fields of an object in the Kubernetes form that say two things, or that `weft apply`
+// rejects: the mesh, the name or the namespace of the object is not known then.
 func contradictory(fields map[string]any) []fault {
 	var faults []fault
 	raw := map[string]json.RawMessage{}

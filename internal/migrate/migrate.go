@@ -276,7 +276,8 @@ func (t *translation) problems(o resource.Any) resource.Problems {
 			failures = patches.Invalid()
 		}
 		for _, f := range failures {
-			problems.Add(fmt.Sprintf("spec.default.appendModifications[%d].%s", f.Modification, f.Field), "%s", f.Reason)
+			field := fmt.Sprintf("spec.default.appendModifications[%d].%s", f.Modification, f.Field)
+			problems.Add(field, "%s", f.Reason)
 		}
 	}
 	return problems

@@ -70,13 +70,13 @@ func (t *translation) namespaces() {
 		case t.kubernetes && ok && namespace != t.systemNamespace() && (kind.OfOperators(o.kind) ||
 			d.Describe().Encrypted) && !clusterScoped[o.kind]:
 			o.omit("", fmt.Sprintf("it is in the namespace %q, and a %s is of the whole mesh: the system namespace %s "+
-				"alone has it", namespace, o.kind, t.systemNamespace()), "move it to the system namespace in the export "+
-				"if its owner may speak for the whole mesh")
+				"alone has it", namespace, o.kind, t.systemNamespace()), "move it to the system namespace in the "+
+				"export if its owner may speak for the whole mesh")
 		case !ok || t.kubernetes:
 		case isPolicy && o.produces(namespace):
-			o.omit("", fmt.Sprintf("it is a policy of the namespace %q about the clients of its own services, which are "+
-				"not on machines", namespace), "for machines, write it with the MeshServices of machines in `to`; for a "+
-				"control plane on Kubernetes, translate with --format kubernetes, which keeps the namespace")
+			o.omit("", fmt.Sprintf("it is a policy of the namespace %q about the clients of its own services, which "+
+				"are not on machines", namespace), "for machines, write it with the MeshServices of machines in "+
+				"`to`; for a control plane on Kubernetes, translate with --format kubernetes, which keeps the namespace")
 		case isPolicy && o.kind != kind.MeshTrafficPermissions.Name:
 			o.omit("", ofNamespaceAlone(namespace), namespaceAdvice)
 		case !isPolicy && namespace != "":

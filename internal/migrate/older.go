@@ -122,7 +122,8 @@ func (o *object) outranks(other *object) bool {
 	case o.kind == "TrafficRoute":
 		mine, ok := selected(o.ofPolicy()["destinations"])
 		theirs, known := selected(other.ofPolicy()["destinations"])
-		return other.ofEachMesh() || ok && known && !slices.Contains(theirs, anyService) && !slices.Contains(mine, anyService) &&
+		return other.ofEachMesh() || ok && known && !slices.Contains(theirs, anyService) &&
+			!slices.Contains(mine, anyService) &&
 			!slices.ContainsFunc(mine, func(service string) bool { return slices.Contains(theirs, service) })
 	case o.kind != "TrafficPermission":
 		return false

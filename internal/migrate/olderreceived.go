@@ -10,7 +10,7 @@ import (
 // maxFaults is how many FaultInjections of a mesh are translated: a caller gets the faults of as many rules.
 const maxFaults = kind.MaxFaults
 
-// received is the spec of a policy about the traffic that its destination receives from its sources. Sources that no
+// receivedFrom is the spec of a policy about the traffic that its destination receives from its sources. Sources that no
 // SPIFFE ID says are left out. Without a spec it returns the reason.
 func (t *translation) receivedFrom(o *object, conf map[string]any) (spec map[string]any, reason string) {
 	if reason := t.anonymous(o.mesh); reason != "" {
@@ -31,8 +31,8 @@ func (t *translation) receivedFrom(o *object, conf map[string]any) (spec map[str
 		}
 		switch {
 		case len(tags) == 0 || c.problem != "" || c.service == anyService:
-			omitted = append(omitted, fault{fmt.Sprintf("sources[%d]", i), "no SPIFFE ID says the same as " + pairs(tags),
-				"write a rule with the SPIFFE IDs of these callers"})
+			omitted = append(omitted, fault{fmt.Sprintf("sources[%d]", i), "no SPIFFE ID says the same as " +
+				pairs(tags), "write a rule with the SPIFFE IDs of these callers"})
 		default:
 			matches = append(matches, c.match(o.mesh))
 		}
@@ -120,7 +120,8 @@ func (t *translation) faultInjection(o *object) (map[string]any, string) {
 		}
 	}
 	if injected > maxFaults {
-		return nil, fmt.Sprintf("the mesh has %d of them, and a caller gets the faults of %d at most", injected, maxFaults)
+		return nil, fmt.Sprintf("the mesh has %d of them, and a caller gets the faults of %d at most", injected,
+			maxFaults)
 	}
 	fault := map[string]any{}
 	for name, value := range mapping(o.ofPolicy()["conf"]) {

@@ -157,8 +157,8 @@ func (t *translation) clientTarget(o *object, selectors any) (ref map[string]any
 	return map[string]any{"kind": "MeshService", "name": sources[0]}, ""
 }
 
-// proxyTemplate is the spec of a MeshProxyPatch with the same modifications, or the reason why there is none. Those that
-// select resources of Envoy by name are left out, since names differ.
+// proxyTemplate is the spec of a MeshProxyPatch with the same modifications, or the reason why there is none. Those
+// that select resources of Envoy by name are left out, since names differ.
 func (t *translation) proxyTemplate(o *object) (map[string]any, string) {
 	fields := o.ofPolicy()
 	conf := mapping(fields["conf"])

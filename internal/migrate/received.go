@@ -72,8 +72,8 @@ func (t *translation) inexpressible(o *object, callers []caller, i int) (reason,
 			return fmt.Sprintf("%s is about its callers too, and decides over it in Kuma", later.at),
 				"write the one of the two that is to hold"
 		case c.client.any && !later.client.any && o.kind == kind.MeshFaultInjections.Name:
-			return fmt.Sprintf("%s takes callers from it in Kuma, and in weft each rule that matches injects its faults",
-				later.at), "write a rule for each other caller"
+			return fmt.Sprintf("%s takes callers from it in Kuma, and in weft each rule that matches injects its "+
+				"faults", later.at), "write a rule for each other caller"
 		}
 	}
 	if c.client.any {
@@ -88,8 +88,8 @@ func (t *translation) inexpressible(o *object, callers []caller, i int) (reason,
 	for _, other := range t.objects {
 		if other != o && other.kind == o.kind && other.mesh == o.mesh && !other.whole() && other.copyOf == "" &&
 			meet(o.spec()["targetRef"], other.spec()["targetRef"]) {
-			return fmt.Sprintf("%s may decide over it in Kuma, and in weft the rule of a single service decides", other),
-				byID + " in one policy with the confs of the other"
+			return fmt.Sprintf("%s may decide over it in Kuma, and in weft the rule of a single service decides",
+				other), byID + " in one policy with the confs of the other"
 		}
 	}
 	return "", ""
