@@ -76,7 +76,8 @@ func (t *translation) namespaces() {
 		case isPolicy && o.produces(namespace):
 			o.omit("", fmt.Sprintf("it is a policy of the namespace %q about the clients of its own services, which "+
 				"are not on machines", namespace), "for machines, write it with the MeshServices of machines in "+
-				"`to`; for a control plane on Kubernetes, translate with --format kubernetes, which keeps the namespace")
+				"`to`; for a control plane on Kubernetes, translate with --format kubernetes, which keeps the "+
+				"namespace")
 		case isPolicy && o.kind != kind.MeshTrafficPermissions.Name:
 			o.omit("", ofNamespaceAlone(namespace), namespaceAdvice)
 		case !isPolicy && namespace != "":

@@ -10,8 +10,8 @@ import (
 // maxFaults is how many FaultInjections of a mesh are translated: a caller gets the faults of as many rules.
 const maxFaults = kind.MaxFaults
 
-// receivedFrom is the spec of a policy about the traffic that its destination receives from its sources. Sources that no
-// SPIFFE ID says are left out. Without a spec it returns the reason.
+// receivedFrom is the spec of a policy about the traffic that its destination receives from its sources. Sources that
+// no SPIFFE ID says are left out. Without a spec it returns the reason.
 func (t *translation) receivedFrom(o *object, conf map[string]any) (spec map[string]any, reason string) {
 	if reason := t.anonymous(o.mesh); reason != "" {
 		return nil, reason
@@ -63,15 +63,13 @@ func (t *translation) destinationTarget(o *object, selectors []any) (ref map[str
 			return nil, fmt.Sprintf("its destination may have any value of the tag %s", name)
 		}
 	}
-	for _, external := range t.objects {
-		if external.kind == "ExternalService" && external.mesh == o.mesh &&
-			text(mapping(external.ofPolicy()["tags"])[kind.ServiceTag]) == service {
-			return nil, fmt.Sprintf("its destination is %s, whose clients another SNI tells apart", external)
-		}
+	if service == anyService && len(tags) == 0 {
+		return map[string]any{"kind": "Mesh"}, "" // with zone egresses, and so external services
+	}
+	if external := t.external(o.mesh, mapping(mapping(selectors[0])["match"])); external != nil {
+		return nil, fmt.Sprintf("its destination has %s, whose traffic a policy about zone egresses limits", external)
 	}
 	switch {
-	case service == anyService && len(tags) == 0:
-		return map[string]any{"kind": "Mesh"}, ""
 	case service == anyService:
 		return map[string]any{"kind": "MeshSubset", "tags": tags}, ""
 	case service == "":
@@ -80,6 +78,24 @@ func (t *translation) destinationTarget(o *object, selectors []any) (ref map[str
 		return map[string]any{"kind": "MeshService", "name": service}, ""
 	}
 	return map[string]any{"kind": "MeshServiceSubset", "name": service, "tags": tags}, ""
+}
+
+// external returns an ExternalService of a mesh that has tags, of which "*" is any value; nil: none has.
+func (t *translation) external(mesh string, tags map[string]any) *object {
+	for _, o := range t.objects {
+		has := mapping(o.ofPolicy()["tags"])
+		if o.kind != "ExternalService" || o.mesh != mesh || differ(tags, has) {
+			continue
+		}
+		missing := false
+		for name := range tags {
+			missing = missing || has[name] == nil
+		}
+		if !missing {
+			return o
+		}
+	}
+	return nil
 }
 
 // rateLimit is the spec of a MeshRateLimit with the same limit.

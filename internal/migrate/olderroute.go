@@ -22,6 +22,11 @@ func (t *translation) trafficRoute(o *object) (map[string]any, string) {
 	if !ok || slices.Contains(services, anyService) {
 		return nil, "its destinations are more than services by name"
 	}
+	for _, service := range services {
+		if external := t.external(o.mesh, map[string]any{kind.ServiceTag: service}); external != nil {
+			return nil, fmt.Sprintf("its destination is %s", external)
+		}
+	}
 	if len(list(conf["http"])) > 0 {
 		return nil, "its rules of HTTP have an order, and those of a MeshHTTPRoute have none"
 	}
@@ -169,6 +174,9 @@ func (t *translation) proxyTemplate(o *object) (map[string]any, string) {
 			return nil, strings.Replace(reason, "sources are", "selectors are", 1)
 		}
 	}
+	if text(ref["kind"]) == "Mesh" {
+		ref = map[string]any{"kind": "Dataplane"} // the whole mesh has zone egresses, which it does not select
+	}
 	switch imports := list(conf["imports"]); {
 	case len(list(conf["resources"])) > 0:
 		return nil, "it has resources of its own"
@@ -253,6 +261,19 @@ func (t *translation) virtualOutbound(o *object) (map[string]any, string) {
 		return nil, "its host is not a service followed by a domain"
 	case len(t.meshes) != 1 || t.meshes[o.mesh] == nil:
 		return nil, "a HostnameGenerator is of every mesh, and the export does not have this one alone"
+	}
+	for _, other := range t.objects {
+		if other.mesh == o.mesh && other.kind == "ExternalService" {
+			return nil, fmt.Sprintf("%s has such a host name too, and a MeshExternalService has others", other)
+		}
+		if other.mesh == o.mesh && other.kind == kind.Dataplanes.Name {
+			for _, item := range list(mapping(other.spec()["networking"])["inbound"]) {
+				service := text(mapping(mapping(item)["tags"])[kind.ServiceTag])
+				if strings.Map(nameLetter, service) != service {
+					return nil, fmt.Sprintf("the MeshService of %q has another name", service)
+				}
+			}
+		}
 	}
 	ports := t.ports(o.mesh, nil)
 	if len(ports) != 1 || fmt.Sprint(ports[0]["port"]) != fmt.Sprint(conf["port"]) {
