@@ -166,6 +166,9 @@ func printDiff(command *cobra.Command, diff *rest.DiffResponse, verbose bool) er
 	}
 	for i := range diff.Zones {
 		zone := &diff.Zones[i]
+		if zone.Pending != "" {
+			fmt.Fprintf(command.ErrOrStderr(), "Warning: zone %s: %s; repeat the command\n", zone.Zone, zone.Pending)
+		}
 		switch {
 		case zone.Problem != "":
 			fmt.Fprintf(out, "zone %s: unknown: %s\n", zone.Zone, zone.Problem)

@@ -54,6 +54,8 @@ type Diff struct {
 	More int `json:"more,omitempty"`
 	// Problem is the reason why nothing is known about the zone; Groups is empty then.
 	Problem string `json:"problem,omitempty"`
+	// Pending states which effect of earlier writes the comparison may lack; empty: it has all.
+	Pending string `json:"pending,omitempty"`
 }
 
 // Group is the proxies with the same change, and the change.

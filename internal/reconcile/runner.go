@@ -50,6 +50,7 @@ type runner struct {
 	failures map[Request]failure             // that the table has
 	waits    map[Request]string              // names of the conditions that the requests state
 	wake     chan struct{}
+	changed  wait.Broadcast // of the jobs
 }
 
 // job is a request with pending writes, or with written rows that the table does not have yet.
@@ -59,6 +60,7 @@ type job struct {
 	noticed  []Notice        // already logged
 	reported []convert.Event // already reported
 	due      time.Time
+	changed  time.Time // of the writes
 	running  bool
 	delay    time.Duration // retry delay after failures
 	failure  *failure      // of its last writes; nil: they succeeded
@@ -128,7 +130,9 @@ func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []
 	rn.wakeUp()
 }
 
+// wakeUp reports a change of the jobs.
 func (rn *runner) wakeUp() {
+	rn.changed.Send()
 	select {
 	case rn.wake <- struct{}{}:
 	default:
@@ -143,7 +147,7 @@ func (rn *runner) setWrites(u Request, writes Writes, now time.Time) {
 		j = newJob(u)
 		rn.jobs[u] = j
 	}
-	j.writes = writes
+	j.writes, j.changed = writes, now
 	delete(rn.declined, j)
 	switch due := now.Add(max(writes.Delay, j.delay)); {
 	case writes.empty():
