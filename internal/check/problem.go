@@ -119,6 +119,8 @@ var (
 	zoneNotConnected = &Problem{"zone-not-connected", Error,
 		"Read the log of the zone's control plane: it has the reason for which global rejects the zone or does " +
 			"not respond."}
+	zoneWithoutEffect = &Problem{"zone-without-effect", Warning,
+		"Delete it here (`weft delete zone NAME`). Zones belong to a global control plane: write it there, if it lacks it."}
 	anotherStore = &Problem{"zone-has-another-store", Error,
 		"If the control plane of the zone was reinstalled, run `weft zone replace NAME` on the global control plane. " +
 			"Otherwise, find the second control plane with this name; if there is none, revoke the zone token."}
@@ -198,7 +200,7 @@ var problems = []*Problem{
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, policyLeftOut, configNotAcked, envoyTooOld,
-	anotherStore, deletionsWait, zoneNotConnected, syncItemRejected, zoneSyncLag,
+	anotherStore, deletionsWait, zoneNotConnected, zoneWithoutEffect, syncItemRejected, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, namespaceFull, namespaceNotAdmitted, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
 	listenerDrainStuck,
