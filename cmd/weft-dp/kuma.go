@@ -86,14 +86,56 @@ var kumaFlags = map[string]string{
 	"work-dir":                         "leave it out: weft-dp removes its files when it ends",
 }
 
-// explainFlag adds to the error of an unknown flag what replaces a flag of kuma-dp.
-func explainFlag(_ *cobra.Command, err error) error {
+// redirectFlags are the flags of `kumactl install transparent-proxy`, and of uninstall, that weft-dp lacks, with what to
+// write instead.
+var redirectFlags = map[string]string{
+	"config":                    "write its values as flags, see --help",
+	"config-file":               "write its values as flags, see --help",
+	"disable-comments":          "leave it out: weft-dp finds its rules by their comments",
+	"drop-invalid-packets":      "leave it out, and add a rule of your own for them",
+	"ebpf-bpffs-path":           noEBPF,
+	"ebpf-cgroup-path":          noEBPF,
+	"ebpf-enabled":              noEBPF,
+	"ebpf-instance-ip":          noEBPF,
+	"ebpf-programs-source-path": noEBPF,
+	"ebpf-tc-attach-iface":      noEBPF,
+	"iptables-executables":      "leave it out: the programs of the PATH are run",
+	"iptables-logs":             "leave it out, and add a LOG rule of your own",
+	"kuma-dp-uid":               "write --proxy-user UID",
+	"max-retries":               oneAttempt,
+	"redirect-inbound":          inboundPorts,
+	"redirect-inbound-insert-instead-of-append":  ruleOrder,
+	"redirect-outbound-insert-instead-of-append": ruleOrder,
+	"skip-dns-conntrack-zone-split":              "leave it out: the queries of weft-dp always have a zone of their own",
+	"sleep-between-retries":                      oneAttempt,
+	"store-firewalld":                            "leave it out, and run the command at each start of the machine",
+	"verbose":                                    verboseRules,
+	"vnet":                                       "leave it out: only connections of the machine itself are redirected",
+	"wait":                                       waitsForLock,
+	"wait-interval":                              waitsForLock,
+}
+
+const (
+	inboundPorts = "leave it out, or write --exclude-inbound-ports 1-65535 to redirect none"
+	verboseRules = "leave it out: an error has the output of iptables, and --dry-run prints the rules"
+	noEBPF       = "leave it out: connections are redirected by iptables"
+	oneAttempt   = "leave it out: a failed attempt changes nothing, so run the command again"
+	ruleOrder    = "leave it out, and run the command before other programs add their rules: its rules come last"
+	waitsForLock = "leave it out: weft-dp waits for other programs that change the rules"
+)
+
+// explainFlag adds to the error of an unknown flag what replaces a flag of kuma-dp or, for a redirection, of kumactl.
+func explainFlag(command *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return err
 	}
-	if help, ok := kumaFlags[unknown.GetSpecifiedName()]; ok {
-		return fmt.Errorf("%w, which is a flag of kuma-dp; %s", err, help)
+	flags, of := kumaFlags, "kuma-dp"
+	if command.Name() == "transparent-proxy" {
+		flags, of = redirectFlags, "kumactl"
+	}
+	if help, ok := flags[unknown.GetSpecifiedName()]; ok {
+		return fmt.Errorf("%w, which is a flag of %s; %s", err, of, help)
 	}
 	return err
 }

@@ -57,6 +57,35 @@ func TestEachFlagOfKumaIsOneOrNamesWhatReplacesIt(t *testing.T) {
 	}
 }
 
+// TestEachFlagOfARedirectionOfKumaIsOneOrNamesWhatReplacesIt: the flags of `kumactl install transparent-proxy` 2.14.3 and
+// of `kumactl uninstall transparent-proxy`.
+func TestEachFlagOfARedirectionOfKumaIsOneOrNamesWhatReplacesIt(t *testing.T) {
+	text, err := os.ReadFile("testdata/kumactl-transparent-proxy.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := newInstallRedirect().Flags()
+	flags := map[string]bool{}
+	for _, flag := range strings.Fields(string(text)) {
+		flag = strings.TrimPrefix(flag, "--")
+		flags[flag] = true
+		if install.Lookup(flag) != nil {
+			continue
+		}
+		for _, command := range []string{"install", "uninstall"} {
+			err := execute(command, "transparent-proxy", "--"+flag+"=1")
+			if err == nil || !strings.Contains(err.Error(), "which is a flag of kumactl; ") {
+				t.Errorf("%s --%s: %v", command, flag, err)
+			}
+		}
+	}
+	for flag := range redirectFlags {
+		if !flags[flag] {
+			t.Errorf("--%s is no flag of kumactl", flag)
+		}
+	}
+}
+
 func TestEachVariableOfKumaSetsAFlagOrHasAReason(t *testing.T) {
 	_, variables := namesOfKuma(t)
 	sets := map[string]bool{}
