@@ -181,6 +181,7 @@ func TestInvalidValues(t *testing.T) {
 		`{controlPlane: {environment: a}}`:                                    {"controlPlane.environment has no meaning: it is always", false},
 		`{ingress: {enabled: true}}`:                                          {"use meshes: [{name: default, ingress: {enabled: true}}]", false},
 		`{controlPlane: {autoscaling: {targetCPUUtilizationPercentage: 80}}}`: {"use controlPlane.autoscaling.metrics", false},
+		`{kuma: {controlPlane: {mode: zone}}}`:                                {"kuma has no meaning: these are the values of a chart around Kuma's", false},
 		`{namespaceAllowList: [a]}`:                                           {"label only the namespaces", false},
 		`{controlPlane: {mode: global, kdsGlobalAddress: "grpcs://a:1"}}`:     {"leave one of them out", false},
 		`{controlPlane: {tls: {general: {secretName: a}}}}`:                   {"belong together", false},

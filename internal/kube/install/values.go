@@ -360,6 +360,47 @@ var rejected = []struct{ path, advice string }{
 	{"dataPlane.image.pullPolicy", "sidecars have IfNotPresent; a ContainerPatch changes it"},
 	{"dataPlane.initImage.pullPolicy", "init containers have IfNotPresent; a ContainerPatch changes it"},
 	{"dataPlane.dnsLogging", "queries are not logged"},
+	{"kuma", "these are the values of a chart around Kuma's: write what is below kuma at the top of the file, or below " +
+		"the name of the dependency in a chart around this one"},
+	{"zoneProxyImage", "zone proxies have the image of sidecars: set dataPlane.image"},
+	{"cni.affinity", "use cni.nodeSelector: the DaemonSet belongs on each Node with Pods of a mesh"},
+	{"cni.image.imagePullPolicy", "use cni.image.pullPolicy"},
+	{"cni.restartPolicy", "Pods of a DaemonSet are always restarted"},
+	{"controlPlane.logOutputPath", "the log is written to standard error, which the cluster collects"},
+	{"controlPlane.madsServer", "the control plane has no discovery for Prometheus: scrape the Pods"},
+	{"controlPlane.restartPolicy", "Pods of a Deployment are always restarted"},
+	{"dataPlane.features", "resources of Envoy have one kind of name"},
+	{"transparentProxy.configMap.config.comments", "the injector finds its rules by their comments"},
+	{"transparentProxy.configMap.config.dropInvalidPackets", "leave it out: no rule drops packets"},
+	{"transparentProxy.configMap.config.ebpf", "connections are redirected by iptables"},
+	{"transparentProxy.configMap.config.iptablesExecutables", "the programs of the image are run"},
+	{"transparentProxy.configMap.config.kumaDPUser", "the injector knows the user of the sidecar"},
+	{"transparentProxy.configMap.config.log", "leave it out: no rule logs"},
+	{"transparentProxy.configMap.config.redirect.dns.captureAll", "use redirect.dns.enabled"},
+	{"transparentProxy.configMap.config.redirect.dns.resolvConfigPath", "use redirect.dns.enabled"},
+	{"transparentProxy.configMap.config.redirect.dns.skipConntrackZoneSplit", "the queries of the sidecar always have " +
+		"a zone of their own"},
+	{"transparentProxy.configMap.config.redirect.inbound.enabled", "set redirect.inbound.excludePorts to [1-65535] to " +
+		"redirect none"},
+	{"transparentProxy.configMap.config.redirect.inbound.excludePortsForUIDs", "a client on another machine has no " +
+		"user: use redirect.inbound.excludePorts or excludePortsForIPs"},
+	{"transparentProxy.configMap.config.redirect.inbound.includePorts", "use redirect.inbound.excludePorts"},
+	{"transparentProxy.configMap.config.redirect.inbound.insertRedirectInsteadOfAppend", "in a Pod, no other program " +
+		"has rules"},
+	{"transparentProxy.configMap.config.redirect.outbound.enabled", "set redirect.outbound.excludePorts to [1-65535] " +
+		"to redirect none"},
+	{"transparentProxy.configMap.config.redirect.outbound.excludePortsForUIDs", "use the annotation " +
+		"traffic.kuma.io/exclude-outbound-ports-for-uids of a Pod"},
+	{"transparentProxy.configMap.config.redirect.outbound.includePorts", "use redirect.outbound.excludePorts"},
+	{"transparentProxy.configMap.config.redirect.outbound.insertRedirectInsteadOfAppend", "in a Pod, no other program " +
+		"has rules"},
+	{"transparentProxy.configMap.config.redirect.vnet", "only connections to and from the Pod itself are redirected"},
+	{"transparentProxy.configMap.config.retry", "a Pod whose redirection fails does not start, and the cluster tries " +
+		"again"},
+	{"transparentProxy.configMap.config.storeFirewalld", "the rules last as long as the Pod"},
+	{"transparentProxy.configMap.config.verbose", "an error has the output of iptables"},
+	{"transparentProxy.configMap.config.wait", "other programs that change the rules are waited for"},
+	{"transparentProxy.configMap.config.waitInterval", "other programs that change the rules are waited for"},
 	{"transparentProxy.configMap.enabled", "the settings of the control plane have the configuration"},
 	{"transparentProxy.configMap.name", "the settings of the control plane have the configuration"},
 }
