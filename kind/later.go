@@ -19,6 +19,9 @@ const (
 	envoyGateway = "put an Envoy Gateway in front of the mesh"
 	noAccessLogs = "leave it out: this release writes no access logs"
 	noTraces     = "leave it out: this release sends no traces"
+	noTelemetry  = "leave it out: this release sends no telemetry to a collector"
+	// computedAddresses is about a kind whose rows only control planes have.
+	computedAddresses = "leave it out: the control plane computes the addresses of zone ingresses"
 )
 
 // laterKinds are kinds of Kuma that this release lacks, by path segment.
@@ -46,7 +49,14 @@ var laterKinds = map[string]laterKind{
 	"traffic-traces":       {"TrafficTrace", noTraces},
 	"virtual-outbounds":    {"VirtualOutbound", "write a HostnameGenerator"},
 	"workloads":            {"Workload", "leave it out; the label kuma.io/workload has the same effect"},
+
+	"meshopentelemetrybackends": {"MeshOpenTelemetryBackend", noTelemetry},
+	"meshzoneaddresses":         {"MeshZoneAddress", computedAddresses},
 }
+
+// unlistedKinds are those of the later kinds without a list in Kuma's API: objects of Kubernetes only, and kinds of other
+// products.
+var unlistedKinds = []string{"MeshGatewayConfig", "MeshGatewayInstance", "MeshGlobalRateLimit", "MeshOPA"}
 
 // Lacking returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a plural,
 // with or without hyphens, in any case.
@@ -61,6 +71,19 @@ func Lacking(spelling string) string {
 		}
 	}
 	return ""
+}
+
+// LackingLists returns the path segments of Kuma's lists of kinds that this release lacks, sorted. Each kind belongs to a
+// mesh.
+func LackingLists() []string {
+	var segments []string
+	for segment, later := range laterKinds {
+		if !slices.Contains(unlistedKinds, later.name) {
+			segments = append(segments, segment)
+		}
+	}
+	slices.Sort(segments)
+	return segments
 }
 
 // Lacks reports whether Kuma has a kind of this name that this release lacks.

@@ -1,6 +1,9 @@
 package inspect
 
 import (
+	"slices"
+
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -9,10 +12,21 @@ import (
 // Mesh is a summary of a mesh.
 type Mesh struct {
 	Dataplanes Counts           `json:"dataplanes"`
+	ByType     DataplanesByType `json:"dataplanesByType"`
 	Services   ServiceTotals    `json:"services"`
 	Policies   map[string]Total `json:"policies"` // by kind, without kinds that have no policy
-	MTLS       MTLS             `json:"mTLS"`
-	Versions   ProxyVersions    `json:"dpVersions"`
+	// Resources has the number of resources by kind, policies included, without kinds that have none.
+	Resources map[string]Total `json:"resources"`
+	MTLS      MTLS             `json:"mTLS"`
+	Versions  ProxyVersions    `json:"dpVersions"`
+}
+
+// DataplanesByType are the numbers of a mesh's Dataplanes by their type. No Dataplane is a gateway of Kuma.
+type DataplanesByType struct {
+	Standard         Counts `json:"standard"`
+	Gateway          Counts `json:"gateway"`
+	GatewayBuiltin   Counts `json:"gatewayBuiltin"`
+	GatewayDelegated Counts `json:"gatewayDelegated"`
 }
 
 // ProxyVersions counts the proxies by the versions of their programs.
@@ -57,7 +71,7 @@ type MTLS struct {
 
 // Mesh returns the summary of one mesh.
 func (w *World) Mesh(mesh string) Mesh {
-	m := Mesh{Policies: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}},
+	m := Mesh{Policies: map[string]Total{}, Resources: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}},
 		Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
 	var certified Counts
 	for dp, k := range w.proxies(mesh) {
@@ -80,12 +94,27 @@ func (w *World) Mesh(mesh string) Mesh {
 	m.Services.Internal = w.count(kind.MeshServices, mesh)
 	m.Services.External = w.count(kind.MeshExternalServices, mesh)
 	m.Services.Total = m.Services.Internal + m.Services.External
+	m.ByType.Standard = m.Dataplanes
+	for _, d := range CountedKinds() {
+		if n := w.count(d, mesh); n > 0 && d.Describe().Scope == resource.Mesh {
+			m.Resources[d.Describe().Name] = Total{n}
+		}
+	}
 	for _, d := range kind.Policies() {
-		if n := w.count(d, mesh); n > 0 {
-			m.Policies[d.Describe().Name] = Total{n}
+		if counted, ok := m.Resources[d.Describe().Name]; ok {
+			m.Policies[d.Describe().Name] = counted
 		}
 	}
 	return m
+}
+
+// CountedKinds returns the kinds whose resources a summary counts: those that users write, without Secrets, Zones and the
+// resources that a summary counts by status.
+func CountedKinds() []resource.Descriptor {
+	return slices.DeleteFunc(slices.Clone(kind.Written()), func(d resource.Descriptor) bool {
+		info := d.Describe()
+		return info.AdminOnly || info.Scope != resource.Mesh && info.Name != kind.HostnameGenerators.Name
+	})
 }
 
 // count returns the number of resources of a kind, in one mesh or, for an empty name, in all.
@@ -104,28 +133,43 @@ type Global struct {
 	Dataplanes GlobalDataplanes `json:"dataplanes"`
 	Services   GlobalServices   `json:"services"`
 	Policies   Total            `json:"policies"`
+	// Resources has the number of resources by kind, without kinds that have none.
+	Resources map[string]Total `json:"resources"`
 }
 
 // GlobalZones are the numbers of zones.
 type GlobalZones struct {
 	ControlPlanes ZoneCounts `json:"controlPlanes"`
+	ZoneIngresses ZoneCounts `json:"zoneIngresses"`
+	ZoneEgresses  ZoneCounts `json:"zoneEgresses"`
 }
 
-// ZoneCounts are the number of zones, and of the connected ones.
+// ZoneCounts are the number of zones, or of their ZoneIngresses or ZoneEgresses, and of the connected ones.
 type ZoneCounts struct {
 	Total  int `json:"total"`
 	Online int `json:"online"`
 }
 
+func (c *ZoneCounts) add(isOnline bool) {
+	c.Total++
+	if isOnline {
+		c.Online++
+	}
+}
+
 // GlobalDataplanes are the numbers of proxies by type.
 type GlobalDataplanes struct {
-	Standard Counts `json:"standard"`
+	Standard         Counts `json:"standard"`
+	GatewayBuiltin   Counts `json:"gatewayBuiltin"` // none
+	GatewayDelegated Counts `json:"gatewayDelegated"`
 }
 
 // GlobalServices are the numbers of services by type.
 type GlobalServices struct {
-	Internal Counts `json:"internal"`
-	External Total  `json:"external"`
+	Internal         Counts `json:"internal"`
+	External         Total  `json:"external"`
+	GatewayBuiltin   Counts `json:"gatewayBuiltin"` // none
+	GatewayDelegated Counts `json:"gatewayDelegated"`
 }
 
 // Global returns the summary of all meshes. A service without proxies counts as offline.
@@ -142,14 +186,29 @@ func (w *World) Global() Global {
 		g.Services.Internal.add(w.providers(service, seen).status())
 	}
 	g.Services.External.Total = w.count(kind.MeshExternalServices, "")
-	for _, d := range kind.Policies() {
-		g.Policies.Total += w.count(d, "")
-	}
-	for o := range w.State.Tables.From(w.Snapshot, kind.Zones.Name, "", "") {
-		g.Zones.ControlPlanes.Total++
-		if w.ZoneConnected(o.Envelope().Name) {
-			g.Zones.ControlPlanes.Online++
+	g.Resources = map[string]Total{}
+	for _, d := range CountedKinds() {
+		if n := w.count(d, ""); n > 0 {
+			g.Resources[d.Describe().Name] = Total{n}
 		}
 	}
+	for _, d := range kind.Policies() {
+		g.Policies.Total += g.Resources[d.Describe().Name].Total
+	}
+	for o := range w.State.Tables.From(w.Snapshot, kind.ZoneIngresses.Name, "", "") {
+		g.Zones.ZoneIngresses.add(w.online(state.ZoneIngressProxy(o.Envelope().Name)))
+	}
+	for o := range w.State.Tables.From(w.Snapshot, kind.ZoneEgresses.Name, "", "") {
+		g.Zones.ZoneEgresses.add(w.online(state.ZoneEgressProxy(o.Envelope().Name)))
+	}
+	for o := range w.State.Tables.From(w.Snapshot, kind.Zones.Name, "", "") {
+		g.Zones.ControlPlanes.add(w.ZoneConnected(o.Envelope().Name))
+	}
 	return g
+}
+
+// online reports whether a proxy is connected.
+func (w *World) online(key state.ProxyKey) bool {
+	insight, ok := w.State.Tables.Insight(table.Eval(w.Snapshot), key)
+	return ok && w.connected(&insight.Spec)
 }

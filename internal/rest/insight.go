@@ -2,6 +2,7 @@ package rest
 
 import (
 	"net/http"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -25,7 +26,8 @@ type ServiceInsight struct {
 
 func (a *api) insightRoutes() []route {
 	meshes, mesh := a.joined(kind.Meshes, meshInsight)
-	services, service := a.joined(kind.MeshServices, serviceInsight)
+	all, service := a.joined(kind.MeshServices, serviceInsight)
+	services := func(w http.ResponseWriter, r *http.Request) error { return a.serviceInsights(w, r, all) }
 	return []route{
 		{"GET /mesh-insights", access.Read, meshes},
 		{"GET /mesh-insights/{name}", access.Read, mesh},
@@ -46,6 +48,42 @@ func meshInsight(m *snapshot, o resource.Any) (any, error) {
 
 func serviceInsight(m *snapshot, o resource.Any) (any, error) {
 	return ServiceInsight{insightMeta("ServiceInsight", o), m.Service(o.(*resource.Object[kind.MeshService]))}, nil
+}
+
+// serviceInsights returns the services of the types that the query selects. All services of this control plane are
+// internal.
+func (a *api) serviceInsights(w http.ResponseWriter, r *http.Request,
+	all func(http.ResponseWriter, *http.Request) error) error {
+	selected := false
+	types := r.URL.Query().Get("type")
+	for of := range strings.SplitSeq(types, ",") {
+		switch of = strings.ToLower(strings.TrimSpace(of)); of {
+		case "internal":
+			selected = true
+		case "external", "gateway_builtin", "gateway_delegated":
+		default:
+			if types != "" {
+				return invalidQuery(resource.Problem{Field: "type", Reason: strconv.Quote(of) +
+					" is neither internal nor external nor gateway_builtin nor gateway_delegated"})
+			}
+		}
+	}
+	if selected || types == "" {
+		return all(w, r)
+	}
+	return a.emptyList(w, r)
+}
+
+// emptyList responds with a list without items, of an existing mesh.
+func (a *api) emptyList(w http.ResponseWriter, r *http.Request) error {
+	m, err := a.read(r.Context(), kind.Meshes)
+	if err == nil {
+		err = m.needMesh(r)
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, listPage{Items: []any{}})
 }
 
 func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {

@@ -829,7 +829,45 @@ func TestKRI(t *testing.T) {
 	}
 }
 
-// TestAKindThatThisReleaseLacksIsNamed covers every path of such a kind, and the body of a write.
+// TestListsOfKuma: each list of Kuma's API is one here. That of a kind that this release lacks is empty.
+func TestListsOfKuma(t *testing.T) {
+	s := listen(t, newWorld(t, newStore(t)))
+	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	text, err := os.ReadFile("testdata/kuma-lists.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := 0
+	for line := range strings.Lines(string(text)) {
+		row := strings.Fields(line)
+		if row[0] == "#" {
+			continue
+		}
+		name, scope, segment := row[0], row[1], row[2]
+		paths := []string{"/" + segment}
+		if scope == "Mesh" {
+			paths = append(paths, "/meshes/default/"+segment)
+		}
+		for _, path := range paths {
+			status, _, reply := s.send(t, "GET", path, "", nil)
+			if status != http.StatusOK || !strings.Contains(reply, `"items":[`) {
+				t.Errorf("%s: GET %s: %d %s", name, path, status, reply)
+			}
+			if kind.Lacks(name) && strings.TrimSpace(reply) != `{"total":0,"items":[],"next":null}` {
+				t.Errorf("%s: GET %s: %s, want an empty list", name, path, reply)
+			}
+		}
+		lists++
+	}
+	if lists < 50 {
+		t.Errorf("testdata has %d lists", lists)
+	}
+	if status, _, reply := s.send(t, "GET", "/meshes/none/meshgateways", "", nil); status != http.StatusNotFound {
+		t.Errorf("the list of a mesh that does not exist: %d %s", status, reply)
+	}
+}
+
+// TestAKindThatThisReleaseLacksIsNamed covers every path of such a kind but that of its list, and the body of a write.
 func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
 	s := listen(t, newWorld(t, newStore(t)))
 	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
@@ -838,10 +876,15 @@ func TestAKindThatThisReleaseLacksIsNamed(t *testing.T) {
 		"meshgateways":   "MeshGateway", "meshopas": "MeshOPA",
 		"traffic-permissions": "TrafficPermission", "trafficpermissions": "TrafficPermission",
 		"external-services": "ExternalService", "workloads": "Workload",
+		"meshopentelemetrybackends": "MeshOpenTelemetryBackend", "meshzoneaddresses": "MeshZoneAddress",
 	} {
 		for _, path := range []string{"/" + segment, "/" + segment + "/a", "/meshes/default/" + segment,
 			"/meshes/default/" + segment + "/a"} {
+			isList := strings.HasSuffix(path, "/"+segment) && slices.Contains(kind.LackingLists(), segment)
 			for _, method := range []string{"GET", "PUT", "DELETE"} {
+				if isList && method == "GET" {
+					continue
+				}
 				status, _, reply := s.send(t, method, path, `{"type": "`+name+`", "name": "a"}`, agentOf("2.14.3"))
 				if want := `"detail":"` + kind.LackingText(name) + `"`; status != http.StatusNotFound ||
 					!strings.Contains(reply, want) || !strings.Contains(reply, `"title":`) {

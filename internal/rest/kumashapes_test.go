@@ -152,7 +152,7 @@ func (k knowing) ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool) {
 }
 
 // shop returns a mesh with the resources that kumactl inspects.
-func shop(t *testing.T) *socket {
+func shop(t testing.TB) *socket {
 	t.Helper()
 	w := newWorld(t, newStore(t))
 	config := w.config()
@@ -281,6 +281,70 @@ func TestKumactlInspects(t *testing.T) {
 	if known := []string{"online", "offline", "partially_degraded", "not_available"}; !slices.Contains(known,
 		services.Items[0].Status) || services.Items[0].Dataplanes == nil {
 		t.Errorf("inspect services: %+v", services)
+	}
+}
+
+// TestInsightsHaveTheFormOfKuma: insights have every field that Kuma's web UI reads, gateways and zone proxies included,
+// which are counted as 0 where there are none.
+func TestInsightsHaveTheFormOfKuma(t *testing.T) {
+	s := shop(t)
+	type counts struct{ Total, Online, Offline, PartiallyDegraded *int }
+	type total struct{ Total *int }
+	var global struct {
+		Zones      struct{ ControlPlanes, ZoneIngresses, ZoneEgresses *counts }
+		Dataplanes struct{ Standard, GatewayBuiltin, GatewayDelegated *counts }
+		Services   struct {
+			Internal, GatewayBuiltin, GatewayDelegated *counts
+			External                                   *total
+		}
+		Meshes, Policies *total
+		Resources        map[string]struct{ Total int }
+	}
+	s.read(t, "/global-insight", &global)
+	for name, c := range map[string]*counts{"zones": global.Zones.ControlPlanes, "ingresses": global.Zones.ZoneIngresses,
+		"egresses": global.Zones.ZoneEgresses, "standard": global.Dataplanes.Standard,
+		"builtin": global.Dataplanes.GatewayBuiltin, "delegated": global.Dataplanes.GatewayDelegated,
+		"services": global.Services.Internal, "builtin services": global.Services.GatewayBuiltin,
+		"delegated services": global.Services.GatewayDelegated} {
+		if c == nil || c.Total == nil || c.Online == nil {
+			t.Errorf("/global-insight has no %s", name)
+		}
+	}
+	if n := global.Zones.ZoneIngresses.Total; n == nil || *n != 1 || *global.Zones.ZoneEgresses.Total != 1 {
+		t.Errorf("the zone proxies are %v", global.Zones)
+	}
+	resources := global.Resources
+	if resources["Dataplane"].Total != 2 || resources["MeshService"].Total == 0 || resources["Secret"].Total > 0 ||
+		resources["MeshTimeout"].Total != 1 {
+		t.Errorf("the resources are %v", resources)
+	}
+	var meshes kumaList[struct {
+		DataplanesByType struct{ Standard, Gateway, GatewayBuiltin, GatewayDelegated *counts }
+		Resources        map[string]struct{ Total int }
+	}]
+	s.read(t, "/mesh-insights", &meshes)
+	if m := meshes.Items[0]; m.Resources["Dataplane"].Total != 2 || m.DataplanesByType.Standard == nil ||
+		*m.DataplanesByType.Standard.Total != 2 || m.DataplanesByType.GatewayBuiltin == nil {
+		t.Errorf("/mesh-insights: %+v", m)
+	}
+}
+
+// TestTypesOfServices: the services of a type are listed, and an unknown type is an error.
+func TestTypesOfServices(t *testing.T) {
+	s := shop(t)
+	for query, want := range map[string]int{"": 2, "?type=": 2, "?type=internal": 2, "?type=external": 0,
+		"?type=gateway_builtin,gateway_delegated": 0, "?type=external,internal": 2, "?type=internal&name=art": 1} {
+		for _, path := range []string{"/service-insights", "/meshes/shop/service-insights"} {
+			var services kumaList[struct{ ServiceType string }]
+			s.read(t, path+query, &services)
+			if len(services.Items) != want {
+				t.Errorf("%s%s: %+v, want %d", path, query, services, want)
+			}
+		}
+	}
+	status, _, reply := s.send(t, "GET", "/service-insights?type=other", "", nil)
+	if status != http.StatusBadRequest || !strings.Contains(reply, "gateway_builtin") {
+		t.Errorf("an unknown type: %d %s", status, reply)
 	}
 }
 

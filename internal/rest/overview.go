@@ -75,16 +75,7 @@ var overviewReads = append([]resource.Descriptor{
 	kind.MeshServices, kind.MeshServiceStatuses, kind.Zones, kind.ZoneInsights,
 	kind.ZoneIngresses, kind.ZoneIngressInsights, kind.ZoneIngressListenerStatuses,
 	kind.ZoneEgresses, kind.ZoneEgressInsights, kind.ZoneEgressListenerStatuses,
-	kind.MeshExternalServices,
-}, policyKinds()...)
-
-func policyKinds() []resource.Descriptor {
-	var kinds []resource.Descriptor
-	for _, p := range kind.Policies() {
-		kinds = append(kinds, p)
-	}
-	return kinds
-}
+}, inspect.CountedKinds()...)
 
 // overviewRoutes returns the routes of the kinds that are shown with their insights. Each path has its older spelling
 // too.

@@ -37,6 +37,13 @@ type query struct {
 // filter reports whether a resource belongs to the list.
 type filter func(*snapshot, resource.Any) bool
 
+// listPage is the response of a list.
+type listPage struct {
+	Total int     `json:"total"` // of all pages
+	Items []any   `json:"items"`
+	Next  *string `json:"next"` // URL of the next page
+}
+
 // page responds with the part of a list that the query selects, each item in the form that show returns.
 func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor,
 	show func(*snapshot, resource.Any) (any, error)) error {
@@ -62,11 +69,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 		return err
 	}
 	found, total, more := q.run(m, d, r.PathValue("mesh"))
-	response := struct {
-		Total int     `json:"total"`
-		Items []any   `json:"items"`
-		Next  *string `json:"next"`
-	}{Total: total, Items: []any{}}
+	response := listPage{Total: total, Items: []any{}}
 	for _, o := range found {
 		item, err := show(m, o)
 		if err != nil {

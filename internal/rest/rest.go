@@ -160,6 +160,7 @@ func (a *api) routes() []route {
 	routes = append(routes, a.insightRoutes()...)
 	routes = append(routes, a.liveRoutes()...)
 	routes = append(routes, a.schemaRoutes()...)
+	routes = append(routes, a.lackingRoutes()...)
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
 			for _, segment := range info.Segments() {
@@ -188,6 +189,17 @@ func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 	return routes
 }
 
+// lackingRoutes returns the lists of the kinds of Kuma that this release lacks. They are empty, so that clients that read
+// every list work. Any other request about such a kind is rejected with the reason.
+func (a *api) lackingRoutes() []route {
+	var routes []route
+	for _, segment := range kind.LackingLists() {
+		routes = append(routes, route{"GET /" + segment, access.Read, a.emptyList},
+			route{"GET /meshes/{mesh}/" + segment, access.Read, a.emptyList})
+	}
+	return routes
+}
+
 // collections returns the paths at which resources of a kind are listed, of all meshes and of one, and the path of a
 // single resource.
 func collections(info *resource.Info, segment string) (lists []string, own string) {
@@ -209,6 +221,12 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 		a.Guard.deny(w, r, err) // the set of paths is not for unauthenticated callers
 		return
 	}
+	for segment := range strings.SplitSeq(r.URL.Path, "/") {
+		if lacking := kind.Lacking(segment); lacking != "" {
+			writeProblem(w, problem{Status: http.StatusNotFound, Detail: kind.LackingText(lacking)})
+			return
+		}
+	}
 	verdict := verdictOnly{header: w.Header()}
 	a.mux.ServeHTTP(&verdict, r)
 	if verdict.status == http.StatusMethodNotAllowed {
@@ -216,12 +234,6 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 			problem{Status: verdict.status,
 				Detail: r.Method + " is not possible here, only " + w.Header().Get("Allow")})
 		return
-	}
-	for segment := range strings.SplitSeq(r.URL.Path, "/") {
-		if lacking := kind.Lacking(segment); lacking != "" {
-			writeProblem(w, problem{Status: http.StatusNotFound, Detail: kind.LackingText(lacking)})
-			return
-		}
 	}
 	writeProblem(w, problem{Status: http.StatusNotFound, Detail: "no such path; `GET /_resources` lists the kinds, " +
 		"whose paths are /meshes/{mesh}/{plural}/{name} and, for those of global scope, /{plural}/{name}"})
