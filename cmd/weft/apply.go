@@ -14,7 +14,7 @@ import (
 
 func newApplyCommand(r *remote) *cobra.Command {
 	var from sources
-	var dryRun, ifUnchanged bool
+	var isDryRun, ifUnchanged bool
 	var canary *string
 	command := &cobra.Command{
 		Use:   "apply -f FILE|DIR|URL|-",
@@ -22,9 +22,10 @@ func newApplyCommand(r *remote) *cobra.Command {
 		Long: `Create or update the resources in YAML or JSON files, in the Universal or the Kubernetes form. A document
 that is a list, or has items and no type, is a list of resources. Values of JSON may follow each other.
 
-All documents are read and checked before the first is written; a resource without a mesh belongs
-to --mesh. Meshes are written first, then identities, policies, services and Dataplanes. {{ KEY }} stands
-for the value of --var KEY=VALUE; one without a value is an error.
+The control plane checks all documents before the first is written, each as if those before it were stored:
+one that is rejected leaves everything as it is, and the error names every such document. A resource without a
+mesh belongs to --mesh. Meshes are written first, then identities, policies, services and Dataplanes.
+{{ KEY }} stands for the value of --var KEY=VALUE; one without a value is an error.
 
 With --if-unchanged a resource is written only if it is stored as its document was read: not changed, deleted or
 created since then. Each document needs the creationTime and the modificationTime that
@@ -44,24 +45,33 @@ With --canary the resources are policies, and apply to the proxies with the labe
   weft apply -f timeout.yaml --canary version=v2`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			manifests, err := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
-			if err != nil {
-				return err
+			manifests, invalid := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
+			if len(manifests) == 0 {
+				return invalid
 			}
 			if err := asCanaries(manifests, *canary); err != nil {
-				return err
+				return errors.Join(invalid, err)
 			}
 			inWriteOrder(manifests)
 			c, err := r.client(command.Context())
 			if err != nil {
-				return err
+				return errors.Join(invalid, err)
 			}
-			if dryRun {
+			if invalid != nil {
+				_, rejected := tryAll(command.Context(), c, manifests)
+				return errors.Join(invalid, reachable(rejected))
+			}
+			if isDryRun {
 				return printPreviews(command, c, manifests)
 			}
 			etags := map[resource.Key]string{}
 			if ifUnchanged {
 				if etags, err = storedAsRead(command.Context(), c, manifests); err != nil {
+					return err
+				}
+			}
+			if len(manifests) > 1 { // the write of one is its check
+				if _, err := tryAll(command.Context(), c, manifests); err != nil {
 					return err
 				}
 			}
@@ -75,7 +85,7 @@ With --canary the resources are policies, and apply to the proxies with the labe
 	}
 	from.flags(command)
 	canary = canaryFlag(command)
-	command.Flags().BoolVar(&dryRun, "dry-run", false, "show what would change, and change nothing")
+	command.Flags().BoolVar(&isDryRun, "dry-run", false, "show what would change, and change nothing")
 	command.Flags().BoolVar(&ifUnchanged, "if-unchanged", false,
 		"write a resource only if it is stored as its document was read")
 	command.MarkFlagsMutuallyExclusive("dry-run", "if-unchanged")

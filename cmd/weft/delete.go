@@ -18,7 +18,7 @@ func newDeleteCommand(r *remote) *cobra.Command {
 		Use:   "delete KIND NAME | -f FILE|DIR|URL|-",
 		Short: "Delete resources",
 		Long: "Delete one resource, or those that files name: in the opposite order of apply, without those that " +
-			"are gone already.",
+			"are gone already. All are checked before the first is deleted.",
 		Example: `  weft delete meshservice web
   weft delete dataplane web-1 --mesh shop
   weft delete mesh shop --dry-run
@@ -54,10 +54,14 @@ type remover struct {
 // remove removes a resource, and prints the warnings about it.
 func (by remover) remove(command *cobra.Command, d resource.Descriptor, mesh, name string) error {
 	warnings, err := by.client.Remove(command.Context(), d, mesh, name, by.dryRun)
+	printWarnings(command, warnings)
+	return err
+}
+
+func printWarnings(command *cobra.Command, warnings []string) {
 	for _, warning := range warnings {
 		fmt.Fprintln(command.ErrOrStderr(), "Warning:", warning)
 	}
-	return err
 }
 
 func removal(c *client.Client, dryRun bool) remover {
@@ -84,15 +88,28 @@ func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name st
 	return err
 }
 
+// deleteFiles removes the resources of files. All deletions are checked before the first one.
 func (r *remote) deleteFiles(command *cobra.Command, by remover, from *sources) error {
 	manifests, err := readManifests(command.Context(), from, command.InOrStdin(), r.mesh)
 	if err != nil {
 		return err
 	}
 	inWriteOrder(manifests)
-	for _, m := range slices.Backward(manifests) {
+	slices.Reverse(manifests)
+	would, err := tryRemovals(command.Context(), by.client, manifests)
+	if err != nil {
+		return err
+	}
+	for i, m := range manifests {
 		key, outcome := m.object.Key(), by.done
-		err := by.remove(command, m.kind, key.Mesh, key.Name)
+		switch {
+		case would[i].Outcome == "absent":
+			err = resource.Errorf(resource.NotFound, "%s does not exist", key)
+		case by.dryRun:
+			printWarnings(command, would[i].Warnings)
+		default:
+			err = by.remove(command, m.kind, key.Mesh, key.Name)
+		}
 		if resource.CodeOf(err) == resource.NotFound {
 			err, outcome = nil, "is gone already"
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,11 +20,12 @@ type manifest struct {
 	object resource.Any
 	kind   resource.Descriptor
 	at     string // its source and line
+	number int    // its place among the documents of all sources
 	times  times  // zero where the document has none
 }
 
 // readManifests reads and checks every document of the sources. The error lists every invalid one, with its file and
-// line.
+// line. The valid ones are returned beside it, without those of a Mesh that is invalid, which cannot be checked further.
 func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string) ([]manifest, error) {
 	docs, err := from.read(ctx, in)
 	if err != nil {
@@ -32,12 +34,15 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	var manifests []manifest
 	var faults []error
 	first := map[resource.Key]manifest{}
-	for _, doc := range expandLists(docs) {
+	invalid := map[string]bool{}
+	for i, doc := range expandLists(docs) {
 		m, err := parseManifest(doc, mesh)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", doc.at(), err))
+			invalid[meshOfDocument(doc)] = true
 			continue
 		}
+		m.number = i
 		key := m.object.Key()
 		if before, ok := first[key]; ok {
 			faults = append(faults, fmt.Errorf("%s: %s stands at %s already", m.at, key, before.at))
@@ -45,7 +50,22 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 		first[key] = m
 		manifests = append(manifests, m)
 	}
+	if len(faults) > 0 {
+		manifests = slices.DeleteFunc(manifests, func(m manifest) bool { return invalid[m.object.Key().Mesh] })
+	}
 	return manifests, errors.Join(faults...)
+}
+
+// meshOfDocument returns the name of a Mesh in either form, and "-", which is no name, for any other document.
+func meshOfDocument(doc document) string {
+	var o struct {
+		Type, Kind, Name string
+		Metadata         struct{ Name string }
+	}
+	if yaml.Unmarshal(resource.AsYAML(doc.text), &o) != nil || cmp.Or(o.Type, o.Kind) != kind.Meshes.Name {
+		return "-"
+	}
+	return cmp.Or(o.Name, o.Metadata.Name, "-")
 }
 
 // expandLists replaces each list of resources, which is a list or has `items` and no type, with its items.

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,44 +10,35 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
-	"weft/kind"
+	"weft/internal/rest"
 	"weft/resource"
 )
 
-// printPreviews prints the changes that applying manifests would make. It checks all of them, also after an error.
+// printPreviews prints the changes that applying manifests would make.
 func printPreviews(command *cobra.Command, c *client.Client, manifests []manifest) error {
-	var faults []error
-	made := map[string]bool{} // meshes that would be created
-	for _, m := range manifests {
-		key := m.object.Key()
-		would, err := c.PreviewPut(command.Context(), m.object, m.kind)
-		if made[key.Mesh] && resource.CodeOf(err) == resource.NotFound {
-			fmt.Fprintf(command.OutOrStdout(), "%s would be created, and is checked once its mesh is there\n", key)
-			continue
-		}
-		if err == nil {
-			made[key.Name] = made[key.Name] || m.kind == kind.Meshes && would.Created
-			err = printPreview(command, c, m, would)
-		}
-		faults = append(faults, err)
+	would, err := tryAll(command.Context(), c, manifests)
+	if err != nil {
+		return err
 	}
-	return errors.Join(faults...)
+	for i, m := range manifests {
+		if err := printPreview(command, c, m, &would[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func printPreview(command *cobra.Command, c *client.Client, m manifest, would client.Preview) error {
+func printPreview(command *cobra.Command, c *client.Client, m manifest, would *rest.DryRunResource) error {
 	out, key := command.OutOrStdout(), m.object.Key()
-	outcome := "would not change"
-	switch {
-	case would.Created:
-		outcome = "would be created"
-	case would.Changed:
-		outcome = "would be updated"
+	outcome := "would be " + would.Outcome
+	if would.Outcome == "unchanged" {
+		outcome = "would not change"
 	}
 	fmt.Fprintln(out, key, outcome)
 	for _, warning := range would.Warnings {
 		fmt.Fprintln(command.ErrOrStderr(), "Warning:", warning)
 	}
-	if would.Created || !would.Changed {
+	if would.Outcome != "updated" {
 		return nil
 	}
 	var stored json.RawMessage

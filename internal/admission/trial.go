@@ -21,7 +21,7 @@ type Trial struct {
 
 // Trial returns a trial of writes.
 func (w *Writer) Trial() *Trial {
-	rows := &trialRows{Store: w.rows, written: map[resource.Key]*store.Row{}}
+	rows := &trialRows{Store: w.rows, written: map[resource.Key]*store.Row{}, meshes: map[resource.Key]store.Row{}}
 	tried := *w
 	tried.rows = rows
 	return &Trial{&tried, rows}
@@ -52,6 +52,7 @@ func (t *Trial) Changes() (put []resource.Any, removed []resource.Key, err error
 type trialRows struct {
 	store.Store
 	written map[resource.Key]*store.Row // nil: deleted
+	meshes  map[resource.Key]store.Row  // that have been read, since each write in a mesh reads it
 	writes  int
 }
 
@@ -59,12 +60,26 @@ type trialRows struct {
 func (o *trialRows) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 	row, ok := o.written[key]
 	switch {
+	case !ok && key.Kind == kind.Meshes.Name:
+		return o.mesh(ctx, key)
 	case !ok:
 		return o.Store.Get(ctx, key)
 	case row == nil:
 		return store.Row{}, store.ErrNotFound
 	}
 	return *row, nil
+}
+
+// mesh returns the stored row of a Mesh, which is read once for all writes of the trial.
+func (o *trialRows) mesh(ctx context.Context, key resource.Key) (store.Row, error) {
+	if row, ok := o.meshes[key]; ok {
+		return row, nil
+	}
+	row, err := o.Store.Get(ctx, key)
+	if err == nil {
+		o.meshes[key] = row
+	}
+	return row, err
 }
 
 // List implements [store.Store].

@@ -3,9 +3,10 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/preview"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -31,6 +33,10 @@ const (
 	maxZoneBytes     = 1 << 20
 	maxZonesBytes    = 32 << 20
 	maxDiffTime      = time.Minute
+	// maxStoredTime is how long a zone is given to store what global has before it compares. The zone's acks are read
+	// at each storedPoll.
+	maxStoredTime = 2 * time.Second
+	storedPoll    = 20 * time.Millisecond
 )
 
 // DiffRequest is a change to compare with the present configuration. First all resources of Apply are written, then
@@ -69,13 +75,8 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(w, r, maxDiffBytes)
+	request, err := readChange(w, r, maxDiffBytes)
 	if err != nil {
-		return err
-	}
-	var request DiffRequest
-	if err := decodeRequest(body, &request, "the request",
-		`{"apply": [RESOURCE], "delete": [{"type": "MeshTimeout", "mesh": "default", "name": "web"}]}`); err != nil {
 		return err
 	}
 	if n := len(request.Apply) + len(request.Delete); n > maxDiffItems || n == 0 && !options.Shadow {
@@ -95,7 +96,11 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	}
 	trial := a.Writer.Trial()
 	response := DiffResponse{Resources: []DiffResource{}, Zones: []preview.Diff{}}
-	if err := a.try(r, trial, &request, &response); err != nil {
+	err = a.try(r, trial, request, false, func(tried DiffResource, _ resource.Any) error {
+		response.Resources = append(response.Resources, tried)
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	var change preview.Change
@@ -130,86 +135,52 @@ func (a *api) permitDiff(r *http.Request, options preview.Options) error {
 	return nil
 }
 
-// try makes the writes and deletions of a request in a trial. The error names every one that is rejected.
-func (a *api) try(r *http.Request, trial *admission.Trial, request *DiffRequest, response *DiffResponse) error {
-	var problems resource.Problems
-	for i, document := range request.Apply {
-		tried, err := a.tryPut(r, trial, document)
-		if err := collect(&problems, fmt.Sprintf("apply[%d]", i), err); err != nil {
-			return err
-		}
-		response.Resources = append(response.Resources, tried)
-	}
-	for i, name := range request.Delete {
-		err := a.tryDelete(r, trial, name)
-		if err := collect(&problems, fmt.Sprintf("delete[%d]", i), err); err != nil {
-			return err
-		}
-		response.Resources = append(response.Resources, DiffResource{name, "deleted", []string{}})
-	}
-	if len(problems) > 0 {
-		return &resource.Error{Code: resource.Invalid, Detail: "the change would be rejected", Problems: problems}
-	}
-	return nil
-}
-
-// collect adds the problems of an error that the user can correct, and returns any other one.
-func collect(problems *resource.Problems, at string, err error) error {
-	rejected, ok := err.(*resource.Error)
-	switch {
-	case err == nil:
-		return nil
-	case !ok, rejected.Code == resource.Forbidden, rejected.Code == resource.Unavailable,
-		rejected.Code == resource.Unauthorized:
-		return err
-	case len(rejected.Problems) == 0:
-		problems.Add(at, "%s", rejected.Detail)
-	}
-	for _, problem := range rejected.Problems {
-		problems.Add(at+"."+problem.Field, "%s", problem.Reason)
-	}
-	return nil
-}
-
-func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawMessage) (DiffResource, error) {
+// tryPut writes a document in a trial, and returns the result with the object as it would be stored. The result has the
+// name of a document that is rejected, where it has one.
+func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawMessage) (DiffResource, resource.Any,
+	error) {
 	written, err := kind.Parse(document)
 	if err != nil {
-		return DiffResource{}, err
+		var tried DiffResource
+		_ = json.Unmarshal(document, &tried.ResourceName) // what the document has of it
+		return tried, nil, err
 	}
 	key := written.Object.Key()
+	tried := DiffResource{ResourceName{key.Kind, key.Mesh, key.Name}, "unchanged", []string{}}
 	if key.Name == "" {
-		return DiffResource{}, resource.Errorf(resource.Invalid, "a %s has no name", key.Kind)
+		return tried, nil, resource.Errorf(resource.Invalid, "a %s has no name", key.Kind)
 	}
 	d := kind.ByName(key.Kind)
 	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
-		return DiffResource{}, err
+		return tried, nil, err
 	}
 	if n, most := len(document), d.Describe().Bytes(); n > most {
-		return DiffResource{}, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
+		return tried, nil, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
 	}
 	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name),
 		Administers: a.allows(r, access.AdminResources), Vouches: a.allows(r, access.OperatorResources)})
-	outcome := "unchanged"
 	switch {
 	case result.Created:
-		outcome = "created"
+		tried.Outcome = "created"
 	case result.Changed:
-		outcome = "updated"
+		tried.Outcome = "updated"
 	}
-	name := ResourceName{key.Kind, key.Mesh, key.Name}
-	return DiffResource{name, outcome, append([]string{}, result.Warnings...)}, err
+	tried.Warnings = append(tried.Warnings, result.Warnings...)
+	return tried, result.Object, err
 }
 
-func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceName) error {
+// tryDelete deletes a resource in a trial, and returns the warnings about the deletion.
+func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceName) ([]string, error) {
 	d := kind.ByName(name.Type)
 	if d == nil {
-		return resource.Errorf(resource.Invalid, "%q is not a type of this control plane", name.Type)
+		return nil, resource.Errorf(resource.Invalid, "%q is not a type of this control plane", name.Type)
 	}
 	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
-		return err
+		return nil, err
 	}
 	key := resource.Key{Kind: name.Type, Mesh: name.Mesh, Name: name.Name}
-	return trial.Delete(r.Context(), key, admission.Change{})
+	warnings := trial.DeletionWarnings(r.Context(), key)
+	return warnings, trial.Delete(r.Context(), key, admission.Change{})
 }
 
 // diffZones compares the proxies of this zone. On the global control plane, it compares those of every zone.
@@ -250,16 +221,42 @@ func (a *api) diffEveryZone(ctx context.Context, change preview.Change, options 
 	zones.SetLimit(zonesAtOnce)
 	for i := range diffs {
 		zones.Go(func() error {
+			lacks := a.awaitStored(ctx, diffs[i].Zone)
 			diff, err := a.RemoteZones.Diff(ctx, diffs[i].Zone, received, options, most)
 			if err != nil {
 				diffs[i].Problem = a.problemOf(err)
 				return nil
 			}
 			diffs[i] = *diff
+			if lacks != "" {
+				diffs[i].Pending = lacks
+			}
 			return nil
 		})
 	}
 	return diffs, zones.Wait()
+}
+
+// awaitStored waits until a zone has stored what global has of each kind, and not longer than [maxStoredTime]. It returns
+// which kinds the zone lacks resources of; empty: none.
+func (a *api) awaitStored(ctx context.Context, zone string) string {
+	if a.Links == nil {
+		return ""
+	}
+	for end := a.Now().Add(maxStoredTime); ; {
+		var lacking []string
+		for name, link := range a.Links(zone) {
+			if link.Connected && !link.Current {
+				lacking = append(lacking, name)
+			}
+		}
+		switch slices.Sort(lacking); {
+		case len(lacking) == 0:
+			return ""
+		case !a.Now().Before(end) || wait.Sleep(ctx, storedPoll) != nil:
+			return "the zone has not stored all that global has of " + strings.Join(lacking, ", ")
+		}
+	}
 }
 
 // problemOf returns the text of an error for the caller. That of an internal error is in the log.

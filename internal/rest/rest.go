@@ -106,6 +106,8 @@ type api struct {
 	mux   *http.ServeMux
 	whole chan struct{} // has an element for each whole list that is being generated
 	diffs chan struct{} // has an element for each diff that is being computed
+	// dryRuns has an element for each dry run of several writes that is being computed.
+	dryRuns chan struct{}
 }
 
 // route is one row of the API's table: method and path, the action that the caller must be allowed, and the handler. A
@@ -124,7 +126,7 @@ func New(config Config) http.Handler {
 
 func newAPI(config Config) *api {
 	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole),
-		diffs: make(chan struct{}, maxDiffs)}
+		diffs: make(chan struct{}, maxDiffs), dryRuns: make(chan struct{}, maxDryRuns)}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}
@@ -139,6 +141,7 @@ func (a *api) routes() []route {
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{"GET /_check", access.Read, a.check},
 		{"POST /_diff", access.Write, a.diff},
+		{"POST /_dry-run", access.Known, a.dryRun},
 		{"GET /_sni", access.Read, a.sni},
 		{"POST /_sni", access.OperatorResources, a.migrateSNI},
 		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error {
