@@ -28,6 +28,9 @@ import (
 type Batch struct {
 	Put     []resource.Any
 	Removed []resource.Key
+	// Position is the position in the store up to which the batches have all writes; 0 in a store without an order of
+	// all writes.
+	Position int64
 }
 
 const (
@@ -301,7 +304,7 @@ func (m *Mirror) batch(events []store.Event) Batch {
 	for i, e := range events {
 		last[e.Row.Key] = i
 	}
-	var b Batch
+	b := Batch{Position: m.applied}
 	for i, e := range events {
 		if last[e.Row.Key] != i {
 			continue

@@ -91,7 +91,8 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
-	if _, err := a.read(r.Context()); err != nil { // so that the change is compared with all earlier writes
+	mayLack := !a.View.AwaitStored(r.Context(), maxStoredTime) // writes of other replicas
+	if _, err := a.read(r.Context()); err != nil {               // so that the change is compared with all earlier writes
 		return err
 	}
 	trial := a.Writer.Trial()
@@ -109,6 +110,11 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	}
 	if response.Zones, err = a.diffZones(r.Context(), change, options); err != nil {
 		return err
+	}
+	for i := range response.Zones {
+		if zone := &response.Zones[i]; mayLack && zone.Pending == "" && zone.Problem == "" {
+			zone.Pending = "this replica may lack writes of other replicas"
+		}
 	}
 	return writeJSON(w, http.StatusOK, response)
 }

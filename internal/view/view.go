@@ -9,6 +9,7 @@ package view
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -37,6 +38,8 @@ type View struct {
 	writes  uint64         // number of writes
 	applied wait.Broadcast // of each batch
 	last    time.Time      // of the last batch
+	// position is that of the newest batch in the store.
+	position int64
 }
 
 // write is a write that the state does not contain yet.
@@ -129,7 +132,7 @@ func (v *View) Applied(b mirror.Batch) {
 	for _, key := range b.Removed {
 		v.seen(key, "")
 	}
-	v.last = time.Now()
+	v.last, v.position = time.Now(), max(v.position, b.Position)
 	v.applied.Send()
 }
 
@@ -148,6 +151,41 @@ func (v *View) seen(key resource.Key, version string) {
 		w.doubted = true
 	}
 	v.unseen[key.Kind][key] = w
+}
+
+// AwaitStored waits until the state has what every replica had stored when it was called, and not longer than most. It
+// returns false where something may be missing: after that time, and for a store that does not respond. A store without
+// an order of all writes is not waited for.
+func (v *View) AwaitStored(ctx context.Context, most time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	newest, err := v.rows.Newest(ctx, v.reached(), math.MaxInt64-1)
+	if err != nil {
+		return false
+	}
+	until := int64(0)
+	for kind, position := range newest {
+		if v.HasRows(kind) {
+			until = max(until, position)
+		}
+	}
+	for {
+		applied := v.applied.Next() // before the position is read, so that no batch is missed
+		if v.reached() >= until {
+			return true
+		}
+		select {
+		case <-applied:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (v *View) reached() int64 {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.position
 }
 
 // Read returns the resources of the given kinds, with all earlier writes of this replica; other kinds may be missing.

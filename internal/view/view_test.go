@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -122,6 +123,42 @@ func TestReadWaitsForWhatWasWrittenBefore(t *testing.T) {
 		}
 		if _, took := w.version("a"); took != 0 {
 			t.Errorf("with nothing under way a read takes %s", took)
+		}
+	})
+}
+
+// TestWritesOfOtherReplicasAreAwaited: a comparison includes what another replica had stored before, and no later write.
+func TestWritesOfOtherReplicasAreAwaited(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stopped, err := mirror.Start(ctx, mirror.Config{Store: w.below, Kinds: w.state.Tables.Kinds(),
+			Decode: admission.Decode, Log: slog.New(slog.DiscardHandler), Apply: func(b mirror.Batch) {
+				w.state.Tables.DB.Commit(func(tx *table.Tx) {
+					for _, o := range b.Put {
+						w.state.Tables.Put(tx, o)
+					}
+				})
+				w.view.Applied(b)
+			}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"a", "b"} {
+			row := w.create(w.below, name)
+			if began := time.Now(); !w.view.AwaitStored(t.Context(), time.Minute) || time.Since(began) > time.Second {
+				t.Errorf("the wait takes %s", time.Since(began))
+			}
+			if version, _ := w.version(name); version != row.Version {
+				t.Errorf("the version is %q, want %q of another replica", version, row.Version)
+			}
+		}
+		cancel()
+		stopped()
+		w.create(w.below, "c")
+		if began := time.Now(); w.view.AwaitStored(t.Context(), time.Minute) || time.Since(began) != time.Minute {
+			t.Errorf("a write that the mirror does not bring: %s", time.Since(began))
 		}
 	})
 }
