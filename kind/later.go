@@ -54,8 +54,8 @@ var laterKinds = map[string]laterKind{
 	"meshzoneaddresses":         {"MeshZoneAddress", computedAddresses},
 }
 
-// unlistedKinds are those of the later kinds without a list in Kuma's API: objects of Kubernetes only, and kinds of other
-// products.
+// unlistedKinds are those of the later kinds without a list in Kuma's API: objects of Kubernetes only, and kinds of
+// other products.
 var unlistedKinds = []string{"MeshGatewayConfig", "MeshGatewayInstance", "MeshGlobalRateLimit", "MeshOPA"}
 
 // Lacking returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a plural,
@@ -73,8 +73,8 @@ func Lacking(spelling string) string {
 	return ""
 }
 
-// LackingLists returns the path segments of Kuma's lists of kinds that this release lacks, sorted. Each kind belongs to a
-// mesh.
+// LackingLists returns the path segments of Kuma's lists of kinds that this release lacks, sorted. Each kind belongs to
+// a mesh.
 func LackingLists() []string {
 	var segments []string
 	for segment, later := range laterKinds {

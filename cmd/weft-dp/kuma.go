@@ -86,8 +86,8 @@ var kumaFlags = map[string]string{
 	"work-dir":                         "leave it out: weft-dp removes its files when it ends",
 }
 
-// redirectFlags are the flags of `kumactl install transparent-proxy`, and of uninstall, that weft-dp lacks, with what to
-// write instead.
+// redirectFlags are the flags of `kumactl install transparent-proxy`, and of uninstall, that weft-dp lacks, with what
+// to write instead.
 var redirectFlags = map[string]string{
 	"config":                    "write its values as flags, see --help",
 	"config-file":               "write its values as flags, see --help",
@@ -106,7 +106,7 @@ var redirectFlags = map[string]string{
 	"redirect-inbound":          inboundPorts,
 	"redirect-inbound-insert-instead-of-append":  ruleOrder,
 	"redirect-outbound-insert-instead-of-append": ruleOrder,
-	"skip-dns-conntrack-zone-split":              "leave it out: the queries of weft-dp always have a zone of their own",
+	"skip-dns-conntrack-zone-split":              "leave it out: the queries of weft-dp have a zone of their own",
 	"sleep-between-retries":                      oneAttempt,
 	"store-firewalld":                            "leave it out, and run the command at each start of the machine",
 	"verbose":                                    verboseRules,

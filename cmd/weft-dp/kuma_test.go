@@ -57,8 +57,8 @@ func TestEachFlagOfKumaIsOneOrNamesWhatReplacesIt(t *testing.T) {
 	}
 }
 
-// TestEachFlagOfARedirectionOfKumaIsOneOrNamesWhatReplacesIt: the flags of `kumactl install transparent-proxy` 2.14.3 and
-// of `kumactl uninstall transparent-proxy`.
+// TestEachFlagOfARedirectionOfKumaIsOneOrNamesWhatReplacesIt: the flags of `kumactl install transparent-proxy` 2.14.3
+// and of `kumactl uninstall transparent-proxy`.
 func TestEachFlagOfARedirectionOfKumaIsOneOrNamesWhatReplacesIt(t *testing.T) {
 	text, err := os.ReadFile("testdata/kumactl-transparent-proxy.txt")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"weft/resource"
 )
 
-// tryAll returns the result that writing each of the manifests would have, as if those before it were written. The error
-// names every manifest that is rejected.
+// tryAll returns the result that writing each of the manifests would have, as if those before it were written. The
+// error names every manifest that is rejected.
 func tryAll(ctx context.Context, c *client.Client, manifests []manifest) ([]rest.DryRunResource, error) {
 	var request rest.DiffRequest
 	size := 0
@@ -28,8 +28,8 @@ func tryAll(ctx context.Context, c *client.Client, manifests []manifest) ([]rest
 		request.Apply = append(request.Apply, body)
 	}
 	if most := rest.MaxDryRunBytes - 1000; len(manifests) > rest.MaxDryRunItems || size > most {
-		return nil, fmt.Errorf("the files have %d resources with %d bytes; all are checked before the first is written, "+
-			"which is possible for %d with %d: write them in parts, Meshes first", len(manifests), size,
+		return nil, fmt.Errorf("the files have %d resources with %d bytes; all are checked before the first is "+
+			"written, which is possible for %d with %d: write them in parts, Meshes first", len(manifests), size,
 			rest.MaxDryRunItems, most)
 	}
 	return try(ctx, c, request, "apply", manifests)
@@ -66,8 +66,8 @@ func try(ctx context.Context, c *client.Client, request rest.DiffRequest, list s
 // itemField matches the field of a problem of a change: the list, the index in it, and the field of the item.
 var itemField = regexp.MustCompile(`^(apply|delete)\[(\d+)\](?:\.(.*))?$`)
 
-// placed returns the error of a change in which each problem has the place and the key of its manifest. Manifests are in
-// the order of the files.
+// placed returns the error of a change in which each problem has the place and the key of its manifest. Manifests are
+// in the order of the files.
 func placed(err error, list string, manifests []manifest) error {
 	var rejected *resource.Error
 	if !errors.As(err, &rejected) {

@@ -25,7 +25,8 @@ type manifest struct {
 }
 
 // readManifests reads and checks every document of the sources. The error lists every invalid one, with its file and
-// line. The valid ones are returned beside it, without those of a Mesh that is invalid, which cannot be checked further.
+// line. The valid ones are returned beside it, without those of a Mesh that is invalid, which cannot be checked
+// further.
 func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string) ([]manifest, error) {
 	docs, err := from.read(ctx, in)
 	if err != nil {

@@ -120,7 +120,8 @@ var (
 		"Read the log of the zone's control plane: it has the reason for which global rejects the zone or does " +
 			"not respond."}
 	zoneWithoutEffect = &Problem{"zone-without-effect", Warning,
-		"Delete it here (`weft delete zone NAME`). Zones belong to a global control plane: write it there, if it lacks it."}
+		"Delete it here (`weft delete zone NAME`). Zones belong to a global control plane: write it there if it " +
+			"lacks it."}
 	anotherStore = &Problem{"zone-has-another-store", Error,
 		"If the control plane of the zone was reinstalled, run `weft zone replace NAME` on the global control plane. " +
 			"Otherwise, find the second control plane with this name; if there is none, revoke the zone token."}

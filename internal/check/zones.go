@@ -24,8 +24,8 @@ func (l *checker) everywhere(meta *resource.Meta) bool {
 	return !l.isGlobal() && meta.Label(kind.OriginLabel) == kind.OriginGlobal
 }
 
-// zones checks the connections between zones and global, on either side. No zone connects to the control plane of a zone:
-// a Zone there has no effect, such as one of an export of a zone that ran alone.
+// zones checks the connections between zones and global, on either side. No zone connects to the control plane of a
+// zone: a Zone there has no effect, such as one of an export of a zone that ran alone.
 func (l *checker) zones() {
 	for o := range l.State.Tables.From(l.Snapshot, kind.Zones.Name, "", "") {
 		if !l.isGlobal() {

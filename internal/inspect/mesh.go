@@ -71,7 +71,8 @@ type MTLS struct {
 
 // Mesh returns the summary of one mesh.
 func (w *World) Mesh(mesh string) Mesh {
-	m := Mesh{Policies: map[string]Total{}, Resources: map[string]Total{}, MTLS: MTLS{map[string]Counts{}, map[string]Counts{}},
+	m := Mesh{Policies: map[string]Total{}, Resources: map[string]Total{},
+		MTLS:     MTLS{map[string]Counts{}, map[string]Counts{}},
 		Versions: ProxyVersions{map[string]Counts{}, map[string]Counts{}}}
 	var certified Counts
 	for dp, k := range w.proxies(mesh) {
@@ -108,8 +109,8 @@ func (w *World) Mesh(mesh string) Mesh {
 	return m
 }
 
-// CountedKinds returns the kinds whose resources a summary counts: those that users write, without Secrets, Zones and the
-// resources that a summary counts by status.
+// CountedKinds returns the kinds whose resources a summary counts: those that users write, without Secrets, Zones and
+// the resources that a summary counts by status.
 func CountedKinds() []resource.Descriptor {
 	return slices.DeleteFunc(slices.Clone(kind.Written()), func(d resource.Descriptor) bool {
 		info := d.Describe()

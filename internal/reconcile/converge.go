@@ -16,11 +16,11 @@ const (
 	followTime = convergeSoon + convergeTime
 )
 
-// Converge returns once the table has what follows from the rows that it had when Converge was called, such as the CA of
-// a new mesh and the virtual IP of a new service, and nothing more is to be written for it. It does not wait for writes
-// that are to happen later, such as retries, and not longer than [convergeTime]. On a replica that is not the leader it
-// waits until the leader's writes have arrived: this replica knows which these are. pending states what has not arrived
-// within the time; empty: nothing. The error is that of ctx.
+// Converge returns once the table has what follows from the rows that it had when Converge was called, such as the CA
+// of a new mesh and the virtual IP of a new service, and nothing more is to be written for it. It does not wait for
+// writes that are to happen later, such as retries, and not longer than [convergeTime]. On a replica that is not the
+// leader it waits until the leader's writes have arrived: this replica knows which these are. pending states what has
+// not arrived within the time; empty: nothing. The error is that of ctx.
 func (rc *Reconciler) Converge(ctx context.Context) (pending string, err error) {
 	rn := rc.runner
 	revision := rn.plan.State.Tables.DB.Snapshot().Revision
@@ -55,8 +55,8 @@ func pendingWrites(n int, isLeader bool) string {
 }
 
 // unconverged returns the number of requests that are written now or soon, or have written rows that the table does not
-// have yet, and the time when this may change without a change of the jobs. The jobs of an older revision than the given
-// one count as one request. It also reports whether this replica writes.
+// have yet, and the time when this may change without a change of the jobs. The jobs of an older revision than the
+// given one count as one request. It also reports whether this replica writes.
 func (rn *runner) unconverged(revision uint64) (n int, isLeader bool, until time.Time) {
 	rn.mu.Lock()
 	defer rn.mu.Unlock()

@@ -91,8 +91,9 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}
-	mayLack := !a.View.AwaitStored(r.Context(), maxStoredTime) // writes of other replicas
-	if _, err := a.read(r.Context()); err != nil {               // so that the change is compared with all earlier writes
+	// The change is compared with all earlier writes, of other replicas too.
+	mayLack := !a.View.AwaitStored(r.Context(), maxStoredTime)
+	if _, err := a.read(r.Context()); err != nil {
 		return err
 	}
 	trial := a.Writer.Trial()
@@ -243,8 +244,8 @@ func (a *api) diffEveryZone(ctx context.Context, change preview.Change, options 
 	return diffs, zones.Wait()
 }
 
-// awaitStored waits until a zone has stored what global has of each kind, and not longer than [maxStoredTime]. It returns
-// which kinds the zone lacks resources of; empty: none.
+// awaitStored waits until a zone has stored what global has of each kind, and not longer than [maxStoredTime]. It
+// returns which kinds the zone lacks resources of; empty: none.
 func (a *api) awaitStored(ctx context.Context, zone string) string {
 	if a.Links == nil {
 		return ""

@@ -107,8 +107,8 @@ func (a *api) permitAnyWrite(r *http.Request) (err error) {
 	return err
 }
 
-// try makes the writes and deletions of a change in a trial, and passes the result of each to add: with the object as it
-// would be stored, nil for a deletion. The error names every one that is rejected. With skipAbsent a deletion of a
+// try makes the writes and deletions of a change in a trial, and passes the result of each to add: with the object as
+// it would be stored, nil for a deletion. The error names every one that is rejected. With skipAbsent a deletion of a
 // resource that does not exist is no error.
 func (a *api) try(r *http.Request, trial *admission.Trial, request *DiffRequest, skipAbsent bool,
 	add func(DiffResource, resource.Any) error) error {

@@ -284,8 +284,8 @@ func TestKumactlInspects(t *testing.T) {
 	}
 }
 
-// TestInsightsHaveTheFormOfKuma: insights have every field that Kuma's web UI reads, gateways and zone proxies included,
-// which are counted as 0 where there are none.
+// TestInsightsHaveTheFormOfKuma: insights have every field that Kuma's web UI reads, gateways and zone proxies
+// included, which are counted as 0 where there are none.
 func TestInsightsHaveTheFormOfKuma(t *testing.T) {
 	s := shop(t)
 	type counts struct{ Total, Online, Offline, PartiallyDegraded *int }
@@ -301,8 +301,9 @@ func TestInsightsHaveTheFormOfKuma(t *testing.T) {
 		Resources        map[string]struct{ Total int }
 	}
 	s.read(t, "/global-insight", &global)
-	for name, c := range map[string]*counts{"zones": global.Zones.ControlPlanes, "ingresses": global.Zones.ZoneIngresses,
-		"egresses": global.Zones.ZoneEgresses, "standard": global.Dataplanes.Standard,
+	for name, c := range map[string]*counts{"zones": global.Zones.ControlPlanes,
+		"ingresses": global.Zones.ZoneIngresses, "egresses": global.Zones.ZoneEgresses,
+		"standard": global.Dataplanes.Standard,
 		"builtin": global.Dataplanes.GatewayBuiltin, "delegated": global.Dataplanes.GatewayDelegated,
 		"services": global.Services.Internal, "builtin services": global.Services.GatewayBuiltin,
 		"delegated services": global.Services.GatewayDelegated} {

@@ -192,8 +192,8 @@ func (a *api) kindRoutes(d resource.Descriptor, segment string) []route {
 	return routes
 }
 
-// lackingRoutes returns the lists of the kinds of Kuma that this release lacks. They are empty, so that clients that read
-// every list work. Any other request about such a kind is rejected with the reason.
+// lackingRoutes returns the lists of the kinds of Kuma that this release lacks. They are empty, so that clients that
+// read every list work. Any other request about such a kind is rejected with the reason.
 func (a *api) lackingRoutes() []route {
 	var routes []route
 	for _, segment := range kind.LackingLists() {

@@ -127,7 +127,8 @@ func TestReadWaitsForWhatWasWrittenBefore(t *testing.T) {
 	})
 }
 
-// TestWritesOfOtherReplicasAreAwaited: a comparison includes what another replica had stored before, and no later write.
+// TestWritesOfOtherReplicasAreAwaited: a comparison includes what another replica had stored before, and no later
+// write.
 func TestWritesOfOtherReplicasAreAwaited(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)

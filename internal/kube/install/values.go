@@ -360,8 +360,8 @@ var rejected = []struct{ path, advice string }{
 	{"dataPlane.image.pullPolicy", "sidecars have IfNotPresent; a ContainerPatch changes it"},
 	{"dataPlane.initImage.pullPolicy", "init containers have IfNotPresent; a ContainerPatch changes it"},
 	{"dataPlane.dnsLogging", "queries are not logged"},
-	{"kuma", "these are the values of a chart around Kuma's: write what is below kuma at the top of the file, or below " +
-		"the name of the dependency in a chart around this one"},
+	{"kuma", "these are the values of a chart around Kuma's: write what is below kuma at the top of the file, or " +
+		"below the name of the dependency in a chart around this one"},
 	{"zoneProxyImage", "zone proxies have the image of sidecars: set dataPlane.image"},
 	{"cni.affinity", "use cni.nodeSelector: the DaemonSet belongs on each Node with Pods of a mesh"},
 	{"cni.image.imagePullPolicy", "use cni.image.pullPolicy"},
@@ -378,10 +378,10 @@ var rejected = []struct{ path, advice string }{
 	{"transparentProxy.configMap.config.log", "leave it out: no rule logs"},
 	{"transparentProxy.configMap.config.redirect.dns.captureAll", "use redirect.dns.enabled"},
 	{"transparentProxy.configMap.config.redirect.dns.resolvConfigPath", "use redirect.dns.enabled"},
-	{"transparentProxy.configMap.config.redirect.dns.skipConntrackZoneSplit", "the queries of the sidecar always have " +
-		"a zone of their own"},
-	{"transparentProxy.configMap.config.redirect.inbound.enabled", "set redirect.inbound.excludePorts to [1-65535] to " +
-		"redirect none"},
+	{"transparentProxy.configMap.config.redirect.dns.skipConntrackZoneSplit", "the queries of the sidecar always " +
+		"have a zone of their own"},
+	{"transparentProxy.configMap.config.redirect.inbound.enabled", "set redirect.inbound.excludePorts to [1-65535] " +
+		"to redirect none"},
 	{"transparentProxy.configMap.config.redirect.inbound.excludePortsForUIDs", "a client on another machine has no " +
 		"user: use redirect.inbound.excludePorts or excludePortsForIPs"},
 	{"transparentProxy.configMap.config.redirect.inbound.includePorts", "use redirect.inbound.excludePorts"},
@@ -392,8 +392,8 @@ var rejected = []struct{ path, advice string }{
 	{"transparentProxy.configMap.config.redirect.outbound.excludePortsForUIDs", "use the annotation " +
 		"traffic.kuma.io/exclude-outbound-ports-for-uids of a Pod"},
 	{"transparentProxy.configMap.config.redirect.outbound.includePorts", "use redirect.outbound.excludePorts"},
-	{"transparentProxy.configMap.config.redirect.outbound.insertRedirectInsteadOfAppend", "in a Pod, no other program " +
-		"has rules"},
+	{"transparentProxy.configMap.config.redirect.outbound.insertRedirectInsteadOfAppend", "in a Pod, no other " +
+		"program has rules"},
 	{"transparentProxy.configMap.config.redirect.vnet", "only connections to and from the Pod itself are redirected"},
 	{"transparentProxy.configMap.config.retry", "a Pod whose redirection fails does not start, and the cluster tries " +
 		"again"},
