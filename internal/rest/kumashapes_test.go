@@ -304,7 +304,7 @@ func TestInsightsHaveTheFormOfKuma(t *testing.T) {
 	for name, c := range map[string]*counts{"zones": global.Zones.ControlPlanes,
 		"ingresses": global.Zones.ZoneIngresses, "egresses": global.Zones.ZoneEgresses,
 		"standard": global.Dataplanes.Standard,
-		"builtin": global.Dataplanes.GatewayBuiltin, "delegated": global.Dataplanes.GatewayDelegated,
+		"builtin":  global.Dataplanes.GatewayBuiltin, "delegated": global.Dataplanes.GatewayDelegated,
 		"services": global.Services.Internal, "builtin services": global.Services.GatewayBuiltin,
 		"delegated services": global.Services.GatewayDelegated} {
 		if c == nil || c.Total == nil || c.Online == nil {
