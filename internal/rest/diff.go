@@ -250,17 +250,20 @@ func (a *api) awaitStored(ctx context.Context, zone string) string {
 	if a.Links == nil {
 		return ""
 	}
-	for end := a.Now().Add(maxStoredTime); ; {
+	ctx, cancel := context.WithTimeout(ctx, maxStoredTime)
+	defer cancel()
+	for {
 		var lacking []string
 		for name, link := range a.Links(zone) {
 			if link.Connected && !link.Current {
 				lacking = append(lacking, name)
 			}
 		}
-		switch slices.Sort(lacking); {
+		slices.Sort(lacking)
+		switch {
 		case len(lacking) == 0:
 			return ""
-		case !a.Now().Before(end) || wait.Sleep(ctx, storedPoll) != nil:
+		case wait.Sleep(ctx, storedPoll) != nil:
 			return "the zone has not stored all that global has of " + strings.Join(lacking, ", ")
 		}
 	}

@@ -7,8 +7,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/access"
+	"weft/internal/bubble"
+	"weft/internal/inspect"
 )
 
 // TestDiffRejects: what a diff cannot compare has an error that names it, and nothing is written.
@@ -160,4 +163,24 @@ func TestWhoAdministers(t *testing.T) {
 			t.Errorf("%+v: %d %s", step, got.Code, got.Body)
 		}
 	}
+}
+
+// TestGlobalGivesZonesTimeToStore: global has a zone compare once the zone has stored what global has, and names the
+// kinds that it lacks after a time.
+func TestGlobalGivesZonesTimeToStore(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		stored := time.Now().Add(time.Second)
+		a := &api{Config: Config{Links: func(zone string) map[string]inspect.KindLink {
+			return map[string]inspect.KindLink{"Mesh": {Connected: true, Current: true}, "Dataplane": {},
+				"MeshTimeout": {Connected: true, Current: zone == "east" && !time.Now().Before(stored)}}
+		}}}
+		if lacks := a.awaitStored(t.Context(), "east"); lacks != "" || time.Since(stored) != 0 {
+			t.Errorf("%q, %s after all was stored", lacks, time.Since(stored))
+		}
+		begin := time.Now()
+		lacks := a.awaitStored(t.Context(), "west")
+		if lacks != "the zone has not stored all that global has of MeshTimeout" || time.Since(begin) != maxStoredTime {
+			t.Errorf("%q after %s", lacks, time.Since(begin))
+		}
+	})
 }
