@@ -46,9 +46,11 @@ var (
 	label1035  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 	label1123  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 	subdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	dnsName    = regexp.MustCompile(`^[a-z0-9_]([-_a-z0-9]*[a-z0-9_])?(\.[a-z0-9_]([-_a-z0-9]*[a-z0-9_])?)*$`)
 	labelName  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 	tagName    = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
-	tagValue   = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+	tagValue   = regexp.MustCompile(`^[A-Za-z0-9._:-]+$`)
+	service    = regexp.MustCompile(`^[A-Za-z0-9._-]+$`) // a segment of the path of a SPIFFE ID
 	onlyDigits = regexp.MustCompile(`^[0-9]+$`)
 	aNumber    = regexp.MustCompile(`^([0-9]+|0x[0-9a-f]*)$`) // as inet_aton(3) parses it
 	duration   = regexp.MustCompile(`^([0-9]+y)?([0-9]+d)?([-+]?0|[-+]?(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)$`)
@@ -58,6 +60,7 @@ var (
 // to with "pattern=".
 var Patterns = map[string]*regexp.Regexp{
 	"name":      subdomain,
+	"host":      dnsName,
 	"mesh":      label1035,
 	"section":   label1123,
 	"labelName": regexp.MustCompile(`^([-a-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`),
@@ -253,11 +256,33 @@ func (c *checks) tags(field string, tags map[string]string) {
 		case value == "":
 			c.add(at, "has no value")
 		case len(value) > maxName || !tagValue.MatchString(value):
-			c.add(at, "%s is not a tag's value: letters, digits, '.', '-' and '_'", quote(value))
+			c.add(at, "%s is not a tag's value: letters, digits, '.', '-', '_' and ':'", quote(value))
+		case name == ServiceTag:
+			c.service(at, value)
 		case name == ProtocolTag:
-			c.oneOf(at, value, protocols...)
+			c.protocol(at, Protocol(value))
 		}
 	}
+}
+
+// service checks a value of the tag kuma.io/service, which is in SPIFFE IDs.
+func (c *checks) service(field, value string) bool {
+	if len(value) > maxName || !service.MatchString(value) {
+		return c.add(field, "%s is not a value of %s: letters, digits, '.', '-' and '_', since it is in SPIFFE IDs",
+			quote(value), ServiceTag)
+	}
+	return true
+}
+
+// protocol accepts a protocol in any case, and the one that proxies treat as TCP.
+func (c *checks) protocol(field string, p Protocol) bool {
+	_, known := p.Known()
+	return known || c.oneOf(field, string(p), protocols...)
+}
+
+// optionalProtocol accepts "" for an absent protocol.
+func (c *checks) optionalProtocol(field string, p Protocol) bool {
+	return p == "" || c.protocol(field, p)
 }
 
 func sortedNames(m map[string]string) []string {

@@ -222,9 +222,7 @@ func (n *Networking) Effective(in Inbound) Inbound {
 	if in.Protocol == "" {
 		in.Protocol = Protocol(in.Tags[ProtocolTag])
 	}
-	if in.Protocol == "" {
-		in.Protocol = TCP
-	}
+	in.Protocol = in.Protocol.Served()
 	if in.State == "" {
 		in.State = Ready
 		if h := in.Health; h != nil && (h.Ready != nil && !*h.Ready || h.Healthy != nil && !*h.Healthy) {
@@ -266,12 +264,13 @@ var Dataplanes = &resource.Kind[Dataplane]{
 	Validate: validateDataplane,
 }
 
-// defaultDataplane removes the label with the type of the proxy, which its sections state. It normalises Health to one
-// spelling; Health without a value means not ready.
+// defaultDataplane removes the label with the type of the proxy, which its sections state. It normalises protocols, and
+// Health to one spelling; Health without a value means not ready. Tags stay as written, since services select by them.
 func defaultDataplane(o *resource.Object[Dataplane]) {
 	delete(o.Labels, ProxyTypeLabel)
 	for i := range o.Spec.Networking.Inbound {
 		in := &o.Spec.Networking.Inbound[i]
+		in.Protocol = in.Protocol.normalized()
 		if in.Health == nil {
 			in.Health, in.Healthy = in.Healthy, nil
 		}

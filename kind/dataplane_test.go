@@ -202,10 +202,10 @@ func TestDataplaneRejects(t *testing.T) {
 			[]string{
 				`networking.inbound[2].name: "a" is the name of networking.inbound[0] too`}},
 		{"protocols",
-			`{address: 10.0.0.1, inbound: [{port: 80, protocol: udp}, {port: 81, tags: {kuma.io/protocol: HTTP}}]}`,
+			`{address: 10.0.0.1, inbound: [{port: 80, protocol: udp}, {port: 81, tags: {kuma.io/protocol: thrift}}]}`,
 			[]string{
 				`networking.inbound[0].protocol: is "udp", want one of tcp, tls, http, http2, grpc, kafka`,
-				`networking.inbound[1].tags[kuma.io/protocol]: is "HTTP"`}},
+				`networking.inbound[1].tags[kuma.io/protocol]: is "thrift"`}},
 		{"two protocols", `{address: 10.0.0.1, inbound: [{port: 80, protocol: tcp, tags: {kuma.io/protocol: http}}]}`,
 			[]string{"networking.inbound[0].protocol: is \"tcp\", and the tag"}},
 		{"tags", `{address: 10.0.0.1, inbound: [{port: 80, tags: {"a b": c, d: "e f", g: "", kuma.io/proxy-type: ` +

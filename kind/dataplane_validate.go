@@ -3,6 +3,8 @@ package kind
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
+	"strings"
 	"time"
 
 	"weft/resource"
@@ -66,9 +68,9 @@ func (c *checks) inbound(at string, n *Networking, in Inbound) {
 	if in.Name != "" {
 		c.section(at+".name", in.Name)
 	}
-	c.optionalOneOf(at+".protocol", string(in.Protocol), protocols...)
+	c.optionalProtocol(at+".protocol", in.Protocol)
 	c.tags(at+".tags", in.Tags)
-	if tag := in.Tags[ProtocolTag]; tag != "" && in.Protocol != "" && tag != string(in.Protocol) {
+	if tag := in.Tags[ProtocolTag]; tag != "" && in.Protocol != "" && Protocol(tag).Served() != in.Protocol.Served() {
 		c.add(at+".protocol", "is %q, and the tag %s says %q; leave one out", in.Protocol, ProtocolTag, tag)
 	}
 	c.state(at, in)
@@ -210,7 +212,7 @@ func (c *checks) hostAddress(field, address string) {
 	switch {
 	case !NeedsLookup(address):
 		c.address(field, address)
-	case !c.hostname(field, address, "neither an IP address nor a host name"):
+	case !c.dnsName(field, address, "neither an IP address nor a host name"):
 	case LocalEndpoint(address, nil) != "":
 		c.add(field, "%s is the name of every machine for itself; name the machine as others do", quote(address))
 	}
@@ -304,16 +306,18 @@ func (c *checks) outbound(at string, out Outbound) {
 
 func (c *checks) backendRef(at string, ref BackendRef) {
 	if c.oneOf(at+".kind", ref.Kind, MeshServices.Name, MeshMultiZoneServices.Name, MeshExternalServices.Name) {
-		c.nameOrLabels(at, ref.Name, ref.Labels)
+		c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
 	}
 	c.optionalPort(at+".port", ref.Port)
 }
 
-// nameOrLabels requires exactly one of both.
-func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
+// nameOrLabels requires exactly one of both, of resources of a kind.
+func (c *checks) nameOrLabels(at, of, name string, labels map[string]string) {
 	switch {
 	case name != "" && len(labels) > 0:
 		c.add(at, "has a name and labels; leave one out")
+	case of == "MeshService" && strings.Contains(name, "_"):
+		c.add(at+".name", "%s", notAName(name))
 	case name != "":
 		c.name(at+".name", name)
 	case len(labels) > 0:
@@ -321,6 +325,25 @@ func (c *checks) nameOrLabels(at, name string, labels map[string]string) {
 	default:
 		c.add(at+".name", "is required, or labels")
 	}
+}
+
+// TagOfPods matches a value of kuma.io/service of a Pod: its Service, the namespace and, where it has one, the port.
+var TagOfPods = regexp.MustCompile(`^([a-z0-9.-]+)_([a-z0-9-]+)_svc(?:_([0-9]+))?$`)
+
+// notAName returns why a value of kuma.io/service is no name of a service, and what replaces it.
+func notAName(value string) string {
+	tag := TagOfPods.FindStringSubmatch(value)
+	if tag == nil {
+		return fmt.Sprintf("%s is a value of %s, and no name; write the name of the MeshService, which is %s where the "+
+			"control plane generates it", quote(value), ServiceTag, quote(GeneratedName(value)))
+	}
+	text := fmt.Sprintf("%s is a value of %s, and no name; write the MeshService %s of the namespace %s", quote(value),
+		ServiceTag, tag[1], tag[2])
+	if tag[3] != "" {
+		text += " and its port " + tag[3]
+	}
+	return text + fmt.Sprintf(": on Kubernetes {name: %s, namespace: %s}, elsewhere {labels: {%s: %s, %s: %s}}", tag[1],
+		tag[2], DisplayName, tag[1], NamespaceLabel, tag[2])
 }
 
 // boundAddresses checks that the proxy binds no address twice: outbounds, inbounds without redirection, zone proxy
@@ -368,10 +391,7 @@ func (c *checks) transparentProxying(at string, n *Networking) {
 	}
 	c.optionalOneOf(at+".ipFamilyMode", t.IPFamilyMode, "DualStack", "IPv4", "IPv6")
 	for i, service := range t.ReachableServices {
-		if !tagValue.MatchString(service) {
-			c.add(fmt.Sprintf("%s.reachableServices[%d]", at, i), "%s is not a value of the tag %s", quote(service),
-				ServiceTag)
-		}
+		c.service(fmt.Sprintf("%s.reachableServices[%d]", at, i), service)
 	}
 	if t.ReachableBackends == nil {
 		return

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"net/netip"
 	"strings"
 
 	"weft/resource"
@@ -75,6 +76,24 @@ func (c *checks) hostnameSelector(at string, s HostnameSelector) {
 // (RFC 1035, section 2.3.4), and the last one not a number.
 func IsHostname(name string) bool {
 	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
+}
+
+// IsDNSName reports whether a name is one of a server outside the mesh: a host name, of which parts may have '_' too, as
+// names in DNS have.
+func IsDNSName(name string) bool {
+	return len(name) <= maxName && dnsName.MatchString(name) && !longLabel(name) && !endsInANumber(name)
+}
+
+// canonicalName returns a name of a server in lower case and without the dot at its end. An IP address and "*." stay as they are.
+func canonicalName(name string) string {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return name
+	}
+	name = strings.ToLower(name)
+	if whole := strings.TrimSuffix(name, "."); whole != "*" {
+		return whole
+	}
+	return name
 }
 
 // endsInANumber reports whether some parsers would read the name as an IP address.

@@ -129,9 +129,6 @@ func (c *checks) redirect(at string, r *RequestRedirect, prefixes bool) {
 }
 
 func (c *checks) rewrite(at string, r *URLRewrite, prefixes bool) {
-	if r.Hostname == "" && r.Path == nil {
-		c.add(at, "has no field; want hostname or path")
-	}
 	c.optionalHostname(at+".hostname", r.Hostname)
 	if r.Path != nil {
 		c.pathRewrite(at+".path", r.Path, prefixes)

@@ -197,10 +197,10 @@ func TestZoneIngress(t *testing.T) {
 			[]string{"networking.advertisedAddress: is required"}},
 		{"the other half", `networking: {address: 10.0.0.1, port: 1, advertisedAddress: 10.0.0.2}`,
 			[]string{"networking.advertisedPort: is 0, want a port"}},
-		{"unspecified addresses", `networking: {address: "::", port: 1, advertisedAddress: a_local, advertisedPort: 1}`,
+		{"unspecified addresses", `networking: {address: "::", port: 1, advertisedAddress: "a local", advertisedPort: 1}`,
 			[]string{
 				"networking.address: :: means every address",
-				`networking.advertisedAddress: "a_local" is neither an IP address nor a host name`}},
+				`networking.advertisedAddress: "a local" is neither an IP address nor a host name`}},
 		{"a zone", `zone: a.b, networking: {address: 10.0.0.1, port: 1}`,
 			[]string{`zone: "a.b" is not a name of a mesh or zone`}},
 		{"Envoy's own port", `networking: {address: 127.0.0.1, port: 9901, admin: {port: 9901}}`,
@@ -265,7 +265,7 @@ func TestMeshZoneAddress(t *testing.T) {
 			{Name: "b", Address: "0x7f.1", Port: 0}, {Name: "c", Address: "localhost", Port: 1}}, []string{
 			"spec.ingresses[0].address: 0.0.0.0 means every address; name one",
 			`spec.ingresses[1].address: "0x7f.1" is neither an IP address nor a host name: want lower case letters, ` +
-				`digits and '-', in parts between dots, the last not a number`,
+				`digits, '-' and '_', in parts between dots, the last not a number`,
 			"spec.ingresses[1].port: is 0, want a port from 1 to 65535",
 			`spec.ingresses[2].address: "localhost" is the name of every machine for itself; name the machine ` +
 				`as others do`}},

@@ -158,9 +158,6 @@ const (
 )
 
 func (c *checks) localityAwareness(at string, l *LocalityAwareness) {
-	if *l == (LocalityAwareness{}) {
-		c.add(at, "has no field; want disabled, localZone or crossZone")
-	}
 	if l.LocalZone != nil {
 		c.affinityTags(at+".localZone.affinityTags", l.LocalZone.AffinityTags)
 	}
@@ -171,7 +168,8 @@ func (c *checks) localityAwareness(at string, l *LocalityAwareness) {
 
 func (c *checks) affinityTags(at string, tags []AffinityTag) {
 	if len(tags) == 0 {
-		c.add(at, "is required: at least one tag; without any, leave localZone out")
+		c.add(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the zone, as "+
+			"Kuma does then, write crossZone: {failover: [{to: {type: None}}]}")
 	}
 	if len(tags) > maxAffinityTags {
 		c.add(at, "has %d entries, want at most %d", len(tags), maxAffinityTags)
@@ -195,7 +193,8 @@ func (c *checks) affinityTags(at string, tags []AffinityTag) {
 
 func (c *checks) crossZone(at string, z *CrossZone) {
 	if z.Failover == nil && z.FailoverThreshold == nil {
-		c.add(at, "has no field; want failover or failoverThreshold")
+		c.add(at, "has no field; to keep all traffic in the zone, as Kuma does then, write failover: [{to: {type: "+
+			"None}}]")
 	}
 	if z.Failover != nil && len(z.Failover) == 0 {
 		c.add(at+".failover", "has no entry; to leave all other zones out, write one with `to: {type: None}`")

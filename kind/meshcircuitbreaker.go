@@ -28,7 +28,7 @@ type MeshCircuitBreaker struct {
 // policy.
 type CircuitBreakerConf struct {
 	// the limits of one proxy towards one destination or application
-	ConnectionLimits *ConnectionLimits `json:"connectionLimits,omitempty" schema:"minProperties=1"`
+	ConnectionLimits *ConnectionLimits `json:"connectionLimits,omitempty"`
 	// the ejection of endpoints that fail
 	OutlierDetection *OutlierDetection `json:"outlierDetection,omitempty" schema:"minProperties=1"`
 }
@@ -169,10 +169,6 @@ func (c *checks) circuitBreaker(at string, conf *CircuitBreakerConf) {
 	}
 	if l := conf.ConnectionLimits; l != nil {
 		at := at + ".connectionLimits"
-		if *l == (ConnectionLimits{}) {
-			c.add(at, "has no field; want one of maxConnections, maxConnectionPools, maxPendingRequests, maxRetries, "+
-				"maxRequests")
-		}
 		c.atLeastOne(at+".maxConnections", l.MaxConnections)
 		c.atLeastOne(at+".maxConnectionPools", l.MaxConnectionPools)
 		c.atLeastOne(at+".maxPendingRequests", l.MaxPendingRequests)

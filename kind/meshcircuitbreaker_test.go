@@ -20,10 +20,9 @@ func TestMeshCircuitBreakerRejects(t *testing.T) {
 			`rules: [{default: {connectionLimits: {maxRequests: 1}}}]}`,
 			[]string{"spec.from: is the older form of rules, which are there too"}},
 		{"empty confs", `{to: [{targetRef: {kind: Mesh}, default: {}}, {targetRef: {kind: Mesh}, default: ` +
-			`{connectionLimits: {}}}, {targetRef: {kind: Mesh}, default: {outlierDetection: {}}}]}`, []string{
+			`{outlierDetection: {}}}]}`, []string{
 			"spec.to[0].default: has no field; want connectionLimits or outlierDetection",
-			"spec.to[1].default.connectionLimits: has no field",
-			"spec.to[2].default.outlierDetection.detectors: is required: one of totalFailures"}},
+			"spec.to[1].default.outlierDetection.detectors: is required: one of totalFailures"}},
 		{"no detector", `{to: [{targetRef: {kind: Mesh}, default: {outlierDetection: {disabled: false, ` +
 			`detectors: {}}}}]}`,
 			[]string{"spec.to[0].default.outlierDetection.detectors: is required"}},

@@ -7,8 +7,8 @@ import "weft/resource"
 type MeshExternalService struct {
 	// Match is the port and protocol that clients use.
 	Match ExternalMatch `json:"match" schema:"required"`
-	// Endpoints are the servers of the destination.
-	Endpoints []ExternalEndpoint `json:"endpoints,omitempty" schema:"required minItems=1 maxItems=256"`
+	// Endpoints are the servers of the destination. Without any, each request fails.
+	Endpoints []ExternalEndpoint `json:"endpoints,omitempty" schema:"maxItems=256"`
 	// TLS is the TLS from the egress to the endpoints; absent: plaintext.
 	TLS *ExternalTLS `json:"tls,omitempty"`
 }
@@ -25,7 +25,7 @@ type ExternalMatch struct {
 
 // ExternalEndpoint is one server outside the mesh.
 type ExternalEndpoint struct {
-	// an IP address, or a host name that the egress resolves
+	// an IP address, or a host name that the egress resolves; it is stored in lower case, without a dot at its end
 	Address string `json:"address" schema:"required maxLength=253"`
 	Port    uint32 `json:"port" schema:"required port"` // the port of the server
 	// Priority is the priority of the endpoint: endpoints with a higher number are used while none with a lower number

@@ -17,6 +17,9 @@ func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
 	m := &o.Spec.Match
 	m.Type = cmp.Or(m.Type, "HostnameGenerator")
 	m.Protocol = cmp.Or(m.Protocol, TCP)
+	for i := range o.Spec.Endpoints {
+		o.Spec.Endpoints[i].Address = canonicalName(o.Spec.Endpoints[i].Address)
+	}
 	t := o.Spec.TLS
 	if t == nil || !t.Enabled {
 		return
@@ -24,6 +27,7 @@ func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
 	if t.Verification == nil {
 		t.Verification = &ExternalVerification{}
 	}
+	t.Verification.ServerName = canonicalName(t.Verification.ServerName)
 	t.Verification.Mode = cmp.Or(t.Verification.Mode, Secured)
 	for i := range t.Verification.SubjectAltNames {
 		san := &t.Verification.SubjectAltNames[i]
@@ -45,10 +49,6 @@ func validateMeshExternalService(o *resource.Object[MeshExternalService]) resour
 }
 
 func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
-	switch n := len(endpoints); {
-	case n == 0:
-		c.add(at, "is required: at least one endpoint")
-	}
 	first := map[string]int{}
 	for i, e := range endpoints {
 		field := fmt.Sprintf("%s[%d]", at, i)
@@ -73,7 +73,7 @@ func (c *checks) externalAddress(field, address string) {
 	} else if _, err := netip.ParseAddr(address); err == nil {
 		c.address(field, address)
 	} else {
-		c.hostname(field, address, "neither an IP address nor a host name")
+		c.dnsName(field, address, "neither an IP address nor a host name")
 		if longest := maxName - len(ExternalSuffix); len(address) > longest && len(address) <= maxName {
 			c.add(field, "has %d characters, want %d at most: zone egresses look it up with a suffix", len(address),
 				longest)
@@ -86,6 +86,16 @@ func (c *checks) hostname(field, name, notOne string) bool {
 	if !IsHostname(name) {
 		return c.add(field,
 			"%s is %s: want lower case letters, digits and '-', in parts between dots, the last not a number",
+			quote(name), notOne)
+	}
+	return true
+}
+
+// dnsName requires a name of a server outside the mesh. notOne describes an invalid value.
+func (c *checks) dnsName(field, name, notOne string) bool {
+	if !IsDNSName(name) {
+		return c.add(field,
+			"%s is %s: want lower case letters, digits, '-' and '_', in parts between dots, the last not a number",
 			quote(name), notOne)
 	}
 	return true
@@ -122,7 +132,7 @@ func (c *checks) tlsVersions(at string, v *TLSVersions) {
 
 func (c *checks) verification(at string, v *ExternalVerification) {
 	if v.ServerName != "" {
-		c.hostname(at+".serverName", v.ServerName, "not a host name")
+		c.dnsName(at+".serverName", v.ServerName, "not a host name")
 	}
 	if c.oneOf(at+".mode", v.Mode, Secured, SkipSAN, SkipCA, SkipAll) {
 		c.skipped(at, v)

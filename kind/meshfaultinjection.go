@@ -3,6 +3,7 @@ package kind
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -71,7 +72,7 @@ var MeshFaultInjections = &PolicyKind[MeshFaultInjection, FaultConf]{
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
-		Default:  func(o *resource.Object[MeshFaultInjection]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
+		Default:  defaultMeshFaultInjection,
 		Validate: validateMeshFaultInjection,
 	},
 	Split: func(p *MeshFaultInjection) Parts {
@@ -81,13 +82,19 @@ var MeshFaultInjections = &PolicyKind[MeshFaultInjection, FaultConf]{
 	Older:    func(p *MeshFaultInjection) []string { return fromAsWarned(p.From) },
 }
 
+// defaultMeshFaultInjection removes faults without a field, which inject nothing.
+func defaultMeshFaultInjection(o *resource.Object[MeshFaultInjection]) {
+	rewriteFrom(&o.Spec.Rules, &o.Spec.From)
+	for i := range o.Spec.Rules {
+		conf := &o.Spec.Rules[i].Default
+		conf.HTTP = slices.DeleteFunc(conf.HTTP, func(f HTTPFault) bool { return f == (HTTPFault{}) })
+	}
+}
+
 func validateMeshFaultInjection(o *resource.Object[MeshFaultInjection]) resource.Problems {
 	c := envelope(&o.Meta)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
-	}
-	if len(o.Spec.Rules)+len(o.Spec.From) == 0 {
-		c.add("spec.rules", "is required: at least one item")
 	}
 	checkFrom(c, o.Spec.From)
 	checkRules(c, o.Spec.Rules, (*checks).faults, func(*FaultConf) []connectionField { return nil })
@@ -95,14 +102,8 @@ func validateMeshFaultInjection(o *resource.Object[MeshFaultInjection]) resource
 }
 
 func (c *checks) faults(at string, conf *FaultConf) {
-	if len(conf.HTTP) == 0 {
-		c.add(at+".http", "is required: at least one fault")
-	}
 	for i := range conf.HTTP {
 		f, field := &conf.HTTP[i], fmt.Sprintf("%s.http[%d]", at, i)
-		if *f == (HTTPFault{}) {
-			c.add(field, "has no field; want abort, delay or responseBandwidth")
-		}
 		if a := f.Abort; a != nil {
 			c.required(field+".abort.httpStatus", a.HTTPStatus != nil)
 			checkCount(c, field+".abort.httpStatus", a.HTTPStatus, 200, 599)

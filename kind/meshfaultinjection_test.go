@@ -9,17 +9,12 @@ import (
 
 func TestMeshFaultInjectionRejects(t *testing.T) {
 	rejects(t, `{type: MeshFaultInjection, mesh: m, name: f, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.rules: is required: at least one item"}},
-		{"empty confs", `{rules: [{default: {}}, {default: {http: []}}, {default: {http: [{}, {abort: {}, delay: {},
-			responseBandwidth: {limit: 1 kbps}}]}}]}`, []string{
-			"spec.rules[0].default.http: is required: at least one fault",
-			"spec.rules[1].default.http: is required: at least one fault",
-			"spec.rules[2].default.http[0]: has no field; want abort, delay or responseBandwidth",
-			"spec.rules[2].default.http[1].abort.httpStatus: is required",
-			"spec.rules[2].default.http[1].abort.percentage: is required",
-			"spec.rules[2].default.http[1].delay.value: is required",
-			"spec.rules[2].default.http[1].delay.percentage: is required",
-			"spec.rules[2].default.http[1].responseBandwidth.percentage: is required"}},
+		{"empty confs", `{rules: [{default: {http: [{abort: {}, delay: {}, responseBandwidth: {limit: 1 kbps}}]}}]}`, []string{
+			"spec.rules[0].default.http[0].abort.httpStatus: is required",
+			"spec.rules[0].default.http[0].abort.percentage: is required",
+			"spec.rules[0].default.http[0].delay.value: is required",
+			"spec.rules[0].default.http[0].delay.percentage: is required",
+			"spec.rules[0].default.http[0].responseBandwidth.percentage: is required"}},
 		{"numbers", `{rules: [{default: {http: [{abort: {httpStatus: 199, percentage: "100.5"}}, {abort: {httpStatus: 600,
 			percentage: -1}}, {delay: {value: 0s, percentage: "0.00001"}}, {delay: {value: 1us, percentage: 1}}]}}]}`,
 			[]string{

@@ -21,7 +21,7 @@ type MeshHealthCheck struct {
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the checks of the endpoints to which the proxies send traffic; of several items that select a destination, the
 	// more specific or later one decides
-	To []ToItem[HealthCheckConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []ToItem[HealthCheckConf] `json:"to,omitempty" schema:"maxItems=256"`
 }
 
 // HealthCheckConf has the checks of some endpoints: `grpc` those of ports with that protocol, `http` those of http and
@@ -83,7 +83,7 @@ type HTTPHealthCheck struct {
 	// Path is the path of the request, with its query.
 	Path string `json:"path,omitempty" schema:"maxLength=1024 default=/"`
 	// RequestHeadersToAdd are further headers of the request.
-	RequestHeadersToAdd *CheckHeaders `json:"requestHeadersToAdd,omitempty" schema:"minProperties=1"`
+	RequestHeadersToAdd *CheckHeaders `json:"requestHeadersToAdd,omitempty"`
 	// ExpectedStatuses are the statuses of a healthy endpoint; by default 200 alone.
 	ExpectedStatuses []int32 `json:"expectedStatuses,omitempty" schema:"minItems=1 maxItems=64"`
 }
@@ -172,9 +172,6 @@ func validateMeshHealthCheck(o *resource.Object[MeshHealthCheck]) resource.Probl
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
-	if len(o.Spec.To) == 0 {
-		c.add("spec.to", "is required: at least one item")
-	}
 	checkTo(c, o.Spec.To, (*checks).destinationRef, (*checks).healthCheck)
 	return c.problems
 }
@@ -250,9 +247,6 @@ func (c *checks) httpCheck(at string, h *HTTPHealthCheck) {
 		}
 	}
 	if m := h.RequestHeadersToAdd; m != nil {
-		if len(m.Set)+len(m.Add) == 0 {
-			c.add(at+".requestHeadersToAdd", "has no field; want set or add")
-		}
 		c.checkHeaders(at+".requestHeadersToAdd.set", m.Set)
 		c.checkHeaders(at+".requestHeadersToAdd.add", m.Add)
 	}

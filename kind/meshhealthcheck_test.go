@@ -11,7 +11,6 @@ import (
 
 func TestMeshHealthCheckRejects(t *testing.T) {
 	rejects(t, `{type: MeshHealthCheck, mesh: m, name: h, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.to: is required"}},
 		{"no checker", `{to: [{targetRef: {kind: Mesh}, default: {}}, {targetRef: {kind: Mesh}, default: ` +
 			`{interval: 1s}}]}`, []string{
 			"spec.to[0].default: has no checker; want tcp, http or grpc",
@@ -44,10 +43,9 @@ func TestMeshHealthCheckRejects(t *testing.T) {
 			strings.Repeat("a", 4097)), []string{
 			"spec.to[0].default.tcp.send: has 4097 characters, want 4096 at most"}},
 		{"an HTTP check", `{to: [{targetRef: {kind: Mesh}, default: {http: {path: a, expectedStatuses: [99, 600, 200, ` +
-			`200], requestHeadersToAdd: {}}}}, {targetRef: {kind: Mesh}, default: {http: {path: "/a?b#c"}}}, ` +
+			`200]}}}, {targetRef: {kind: Mesh}, default: {http: {path: "/a?b#c"}}}, ` +
 			`{targetRef: {kind: Mesh}, default: {http: {path: "/a?b c"}}}]}`, []string{
 			`spec.to[0].default.http.path: "a" is not an absolute path`,
-			"spec.to[0].default.http.requestHeadersToAdd: has no field; want set or add",
 			"spec.to[0].default.http.expectedStatuses[0]: is 99, want 100 to 599",
 			"spec.to[0].default.http.expectedStatuses[1]: is 600",
 			"spec.to[0].default.http.expectedStatuses[3]: is 200, which is there before; leave it out",

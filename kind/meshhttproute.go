@@ -22,7 +22,7 @@ type MeshHTTPRoute struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the routes of the requests that the proxies send
-	To []HTTPRouteTo `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []HTTPRouteTo `json:"to,omitempty" schema:"maxItems=256"`
 }
 
 // HTTPRouteTo has the rules for requests to some services.

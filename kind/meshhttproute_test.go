@@ -11,7 +11,6 @@ import (
 
 func TestMeshHTTPRouteRejects(t *testing.T) {
 	rejects(t, `{type: MeshHTTPRoute, mesh: m, name: r, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.to: is required"}},
 		{"targets", `{targetRef: {kind: Dataplane, sectionName: http}, to: [{targetRef: {kind: Mesh}, rules: []},
 			{targetRef: {kind: MeshHTTPRoute, name: a}}]}`, []string{
 			"spec.targetRef.sectionName: has no meaning here", `spec.to[0].targetRef.kind: is "Mesh", and a route`,
@@ -20,13 +19,12 @@ func TestMeshHTTPRouteRejects(t *testing.T) {
 	})
 	rejects(t, httpRoute("%s"), []rejected{
 		{"nothing", `matches: [], default: {}`, []string{
-			"spec.to[0].rules[0].matches: is required", "spec.to[0].rules[0].default: has no field"}},
+			"spec.to[0].rules[0].matches: is required"}},
 		{"matches", `default: {backendRefs: []}, matches: [{}, {path: {type: Prefix, value: /}}, {path: {type: ` +
 			`PathPrefix, value: /a/}}, {path: {type: Exact, value: a}}, {path: {type: Exact, value: "/a?b"}}, {path: ` +
 			`{type: RegularExpression, value: "(?!a)"}}, {method: get}, {method: CONNECT}, {headers: [{name: A, value: ` +
 			`b}, {name: a}, {type: Present, name: a, value: b}]}, {queryParams: [{type: Exact, name: a, value: b}, ` +
 			`{type: Exact, name: a, value: c}, {name: b}, {type: RegularExpression, name: c, value: "["}]}]`, []string{
-			"spec.to[0].rules[0].matches[0]: has no field",
 			`spec.to[0].rules[0].matches[1].path.type: is "Prefix"`,
 			`spec.to[0].rules[0].matches[2].path.value: "/a/" ends in /`,
 			`spec.to[0].rules[0].matches[3].path.value: "a" is not an absolute path`,

@@ -21,14 +21,14 @@ type MeshLoadBalancingStrategy struct {
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the balancing of the traffic that the proxies send; of several items that select a destination, the more specific
 	// or later one decides
-	To []ToItem[LoadBalancingConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []ToItem[LoadBalancingConf] `json:"to,omitempty" schema:"maxItems=256"`
 }
 
 // LoadBalancingConf chooses the endpoints of some traffic. A field that is left out keeps the value of a less specific
 // policy.
 type LoadBalancingConf struct {
 	// which endpoints of the own zone, and which other zones, get the traffic
-	LocalityAwareness *LocalityAwareness `json:"localityAwareness,omitempty" schema:"minProperties=1"`
+	LocalityAwareness *LocalityAwareness `json:"localityAwareness,omitempty"`
 	// how the endpoints of a zone share the traffic
 	LoadBalancer *LoadBalancer `json:"loadBalancer,omitempty" schema:"minProperties=1"`
 	// HashPolicies are what of a request RingHash and Maglev hash: requests with equal values go to one endpoint. A
@@ -148,6 +148,7 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 			Name: "MeshLoadBalancingStrategy", Plural: "meshloadbalancingstrategies", ShortName: "mlbs",
 			Scope:     resource.Mesh,
 			WrittenBy: resource.Writer, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
+			Older: withoutEmptyBalancers,
 			Replaced: map[string]string{
 				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
 
@@ -166,13 +167,25 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
 }
 
+// withoutEmptyBalancers removes the fields of load balancers without settings, which say nothing beside the type.
+func withoutEmptyBalancers(spec map[string]any) {
+	to, _ := spec["to"].([]any)
+	for _, item := range to {
+		item, _ := item.(map[string]any)
+		conf, _ := item["default"].(map[string]any)
+		balancer, _ := conf["loadBalancer"].(map[string]any)
+		for _, field := range []string{"roundRobin", "random"} {
+			if settings, ok := balancer[field].(map[string]any); ok && len(settings) == 0 {
+				delete(balancer, field)
+			}
+		}
+	}
+}
+
 func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy]) resource.Problems {
 	c := envelope(&o.Meta)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
-	}
-	if len(o.Spec.To) == 0 {
-		c.add("spec.to", "is required: at least one item")
 	}
 	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).loadBalancing)
 	for i := range o.Spec.To {
@@ -203,9 +216,6 @@ func (c *checks) balancedTarget(at string, item *ToItem[LoadBalancingConf]) {
 }
 
 func (c *checks) loadBalancing(at string, conf *LoadBalancingConf) {
-	if conf.LocalityAwareness == nil && conf.LoadBalancer == nil && conf.HashPolicies == nil {
-		c.add(at, "has no field; want localityAwareness, loadBalancer or hashPolicies")
-	}
 	if l := conf.LocalityAwareness; l != nil {
 		c.localityAwareness(at+".localityAwareness", l)
 	}

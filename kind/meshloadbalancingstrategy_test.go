@@ -11,9 +11,8 @@ func TestMeshLoadBalancingStrategyRejects(t *testing.T) {
 	at := func(field, reason string) string { return "spec.to[0].default." + field + ": " + reason }
 	in := func(text string) string { return `{to: [{targetRef: {kind: Mesh}, default: {` + text + `}}]}` }
 	rejects(t, `{type: MeshLoadBalancingStrategy, mesh: m, name: b, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.to: is required"}},
-		{"an empty conf", in(""), []string{
-			"spec.to[0].default: has no field; want localityAwareness, loadBalancer or hashPolicies"}},
+		{"settings of a load balancer without any", in("loadBalancer: {type: Random, random: {a: 1}}"), []string{
+			at("loadBalancer.random", "is not a known field")}},
 		{"types", in(`loadBalancer: {type: Fair}, hashPolicies: [{type: Body}, {type: SourceIP}, {}]`), []string{
 			at("loadBalancer.type", `is "Fair", want one of RoundRobin, LeastRequest`),
 			at("hashPolicies[0].type", `is "Body", want one of Header`),
@@ -48,11 +47,9 @@ func TestMeshLoadBalancingStrategyRejects(t *testing.T) {
 			at("hashPolicies[5].cookie.name", `"a=b" is not a name`),
 			at("hashPolicies[5].cookie.ttl", "is 1.5s, want whole seconds"),
 			at("hashPolicies[5].cookie.path", `"a;b" is not an absolute path`)}},
-		{"an empty locality awareness", in(`localityAwareness: {}`), []string{
-			at("localityAwareness", "has no field; want disabled, localZone or crossZone")}},
 		{"empty fields", in(`localityAwareness: {localZone: {}, crossZone: {}}`), []string{
 			at("localityAwareness.localZone.affinityTags", "is required: at least one tag"),
-			at("localityAwareness.crossZone", "has no field; want failover or failoverThreshold")}},
+			at("localityAwareness.crossZone", "has no field; to keep all traffic in the zone, as Kuma")}},
 		{"affinity tags", in(`localityAwareness: {localZone: {affinityTags: [{key: ""}, {key: a, weight: 0}, {key: ` +
 			`a, weight: 100000001}]}}`), []string{
 			at("localityAwareness.localZone.affinityTags[0].key", "is required"),

@@ -18,7 +18,7 @@ import (
 type MeshPassthrough struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef      `json:"targetRef,omitempty"`
-	Default   PassthroughConf `json:"default" schema:"required minProperties=1"` // the conf
+	Default   PassthroughConf `json:"default" schema:"required"` // the conf
 }
 
 // PassthroughConf decides which connections leave the mesh.
@@ -35,7 +35,7 @@ type PassthroughMatch struct {
 	// Domain for the name that the application uses: the SNI of TLS, or the host of HTTP requests. IP and CIDR for the
 	// address that it connects to.
 	Type string `json:"type" schema:"required enum=Domain|IP|CIDR"`
-	// A domain, *.DOMAIN for all of its subdomains, or * for every domain; an IP address; or a CIDR block.
+	// A domain, which is stored in lower case, *.DOMAIN for all of its subdomains, or * for every domain; an IP address; or a CIDR block.
 	Value string `json:"value" schema:"required maxLength=253"`
 	// the port that the application connects to; by default every port
 	Port uint32 `json:"port,omitempty" schema:"port"`
@@ -78,6 +78,13 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced:  wholeProxyReplaced(),
 		},
+		Default: func(o *resource.Object[MeshPassthrough]) {
+			for i := range o.Spec.Default.AppendMatch {
+				if m := &o.Spec.Default.AppendMatch[i]; m.Type == PassthroughDomain {
+					m.Value = canonicalName(m.Value)
+				}
+			}
+		},
 		Validate: validateMeshPassthrough,
 	},
 	Split:       func(p *MeshPassthrough) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
@@ -89,9 +96,6 @@ func validateMeshPassthrough(o *resource.Object[MeshPassthrough]) resource.Probl
 	c := envelope(&o.Meta)
 	c.wholeProxies("spec.targetRef", o.Spec.TargetRef)
 	conf := &o.Spec.Default
-	if conf.PassthroughMode == "" && conf.AppendMatch == nil {
-		c.add("spec.default", "has no field; want passthroughMode, appendMatch or both")
-	}
 	c.optionalOneOf("spec.default.passthroughMode", conf.PassthroughMode, PassthroughAll, PassthroughMatched,
 		PassthroughNone)
 	for i := range conf.AppendMatch {
@@ -129,8 +133,8 @@ func (c *checks) passthroughValue(at string, m *PassthroughMatch) bool {
 	switch m.Type {
 	case PassthroughDomain:
 		name, _ := strings.CutPrefix(m.Value, "*.")
-		if m.Value != "*" && (len(name) > maxName || !subdomain.MatchString(name)) {
-			return c.add(at, "%s is not a domain in lower case, such as example.com, *.example.com or *",
+		if m.Value != "*" && (len(name) > maxName || !dnsName.MatchString(name)) {
+			return c.add(at, "%s is not a domain, such as example.com, *.example.com or *",
 				quote(m.Value))
 		}
 		if _, err := netip.ParseAddr(name); err == nil {

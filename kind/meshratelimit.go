@@ -96,9 +96,6 @@ func validateMeshRateLimit(o *resource.Object[MeshRateLimit]) resource.Problems 
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
-	if len(o.Spec.Rules)+len(o.Spec.From) == 0 {
-		c.add("spec.rules", "is required: at least one item")
-	}
 	checkFrom(c, o.Spec.From)
 	checkRules(c, o.Spec.Rules, (*checks).rateLimits, func(conf *RateLimitConf) []connectionField {
 		return []connectionField{{"local.tcp", conf.Connections() != (TCPRateLimit{})}}

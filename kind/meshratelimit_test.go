@@ -8,7 +8,6 @@ import (
 
 func TestMeshRateLimitRejects(t *testing.T) {
 	rejects(t, `{type: MeshRateLimit, mesh: m, name: r, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.rules: is required: at least one item"}},
 		{"empty confs", `{rules: [{default: {}}, {default: {local: {}}}, {default: {local: {http: {}, tcp: {}}}},
 			{default: {local: {http: {requestRate: {}, onRateLimit: {}}, tcp: {connectionRate: {}}}}},
 			{default: {local: {http: {onRateLimit: {headers: {}}}}}}]}`, []string{

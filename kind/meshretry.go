@@ -20,7 +20,7 @@ type MeshRetry struct {
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the retries of the connections and requests that the proxies send; of several items that select a destination,
 	// the more specific or later one decides
-	To []ToItem[RetryConf] `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []ToItem[RetryConf] `json:"to,omitempty" schema:"maxItems=256"`
 }
 
 // RetryConf has the retries of some traffic. A field that is left out keeps the value of a less specific policy.
@@ -152,9 +152,6 @@ func validateMeshRetry(o *resource.Object[MeshRetry]) resource.Problems {
 	c := envelope(&o.Meta)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
-	}
-	if len(o.Spec.To) == 0 {
-		c.add("spec.to", "is required: at least one item")
 	}
 	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).retries)
 	for i := range o.Spec.To {

@@ -9,7 +9,6 @@ import (
 
 func TestMeshRetryRejects(t *testing.T) {
 	rejects(t, `{type: MeshRetry, mesh: m, name: r, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.to: is required"}},
 		{"empty confs", `{to: [{targetRef: {kind: Mesh}, default: {}}, {targetRef: {kind: Mesh}, default: {tcp: {}}},
 			{targetRef: {kind: Mesh}, default: {http: {}}}, {targetRef: {kind: Mesh}, default: {grpc: {}}},
 			{targetRef: {kind: Mesh}, default: {http: {backOff: {}, rateLimitedBackOff: {}}}}]}`, []string{

@@ -1,10 +1,13 @@
 package kind
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strconv"
+	"strings"
 
 	"weft/resource"
 )
@@ -86,7 +89,7 @@ type ServicePort struct {
 	TargetPort *PortRef `json:"targetPort,omitempty"`
 	// Name is a name by which other resources may reference the port.
 	Name string `json:"name,omitempty" schema:"pattern=section"`
-	// AppProtocol is the protocol of the servers.
+	// AppProtocol is the protocol of the servers. The one of a MeshService that proxies do not know is stored as tcp.
 	AppProtocol Protocol `json:"appProtocol,omitempty" schema:"enum=tcp|tls|http|http2|grpc|kafka default=tcp"`
 	// SNIs are the server names by which zone proxies select the port: clients use the first, ingresses accept all.
 	// (SNI in the resource definition.)
@@ -191,6 +194,9 @@ func WithPorts(o resource.Any, ports []ServicePort) resource.Any {
 // they may have changed.
 func defaultMeshService(o *resource.Object[MeshService]) {
 	o.Spec.ZoneIngress = nil
+	for i := range o.Spec.Ports {
+		o.Spec.Ports[i].AppProtocol = o.Spec.Ports[i].AppProtocol.Served()
+	}
 	defaultPorts(o.Spec.Ports)
 }
 
@@ -200,9 +206,7 @@ func defaultPorts(ports []ServicePort) {
 		if port.TargetPort == nil {
 			port.TargetPort = &PortRef{Number: port.Port}
 		}
-		if port.AppProtocol == "" {
-			port.AppProtocol = TCP
-		}
+		port.AppProtocol = cmp.Or(port.AppProtocol, TCP).normalized()
 	}
 }
 
@@ -264,7 +268,7 @@ func (c *checks) servicePorts(at string, ports []ServicePort) {
 			names[port.Name] = i
 		}
 		c.targetPort(at+".targetPort", port.TargetPort, port.Port)
-		c.optionalOneOf(at+".appProtocol", string(port.AppProtocol), protocols...)
+		c.optionalProtocol(at+".appProtocol", port.AppProtocol)
 	}
 }
 
@@ -289,6 +293,26 @@ var MeshServices = &resource.Kind[MeshService]{
 	},
 	Default:  defaultMeshService,
 	Validate: validateMeshService,
+}
+
+// GeneratedName returns the name of the MeshService that the control plane generates for a value of kuma.io/service: lower
+// case letters, digits and dashes, with a hash where the value differs.
+func GeneratedName(tag string) string {
+	name := strings.Map(func(c rune) rune {
+		switch {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
+			return c
+		case 'A' <= c && c <= 'Z':
+			return c - 'A' + 'a'
+		}
+		return '-'
+	}, tag)
+	if name = strings.Trim(name, "-"); name == tag && len(name) <= 63 {
+		return name
+	}
+	h := fnv.New32a()
+	h.Write([]byte(tag))
+	return fmt.Sprintf("%s-%08x", strings.Trim(name[:min(len(name), 54)], "-"), h.Sum32())
 }
 
 // MeshServiceStatus is the status of a MeshService in a zone.

@@ -23,7 +23,7 @@ type MeshTCPRoute struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef `json:"targetRef,omitempty"`
 	// the routes of the connections that the proxies open
-	To []TCPRouteTo `json:"to,omitempty" schema:"required minItems=1 maxItems=256"`
+	To []TCPRouteTo `json:"to,omitempty" schema:"maxItems=256"`
 }
 
 // TCPRouteTo has the rules for connections to some services.

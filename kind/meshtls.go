@@ -27,11 +27,11 @@ type TLSConf struct {
 	// identity, so permissions do not apply to it.
 	Mode string `json:"mode,omitempty" schema:"enum=Strict|Permissive"`
 	// TLSVersion are the versions of connections between proxies, at both ends. It needs a targetRef of the whole mesh.
-	TLSVersion *TLSVersions `json:"tlsVersion,omitempty" schema:"minProperties=1"`
+	TLSVersion *TLSVersions `json:"tlsVersion,omitempty"`
 	// TLSCiphers are the cipher suites of TLS 1.2 and older, at both ends, by preference: ECDHE-ECDSA- or ECDHE-RSA-
 	// with AES128-GCM-SHA256, AES256-GCM-SHA384 or CHACHA20-POLY1305. TLS 1.3 has its own, which always hold. It needs
 	// a targetRef of the whole mesh.
-	TLSCiphers []string `json:"tlsCiphers,omitempty" schema:"minItems=1 maxItems=6 maxLength=64"`
+	TLSCiphers []string `json:"tlsCiphers,omitempty" schema:"maxItems=6 maxLength=64"`
 }
 
 // Modes of a MeshTLS.
@@ -76,24 +76,15 @@ func validateMeshTLS(o *resource.Object[MeshTLS]) resource.Problems {
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
-	if len(o.Spec.Rules)+len(o.Spec.From) == 0 {
-		c.add("spec.rules", "is required: at least one item")
-	}
 	checkFrom(c, o.Spec.From)
 	checkReceived(c, o.Spec.Rules, func(c *checks, at string, conf *TLSConf) { c.tlsConf(at, conf, ofMesh) })
 	return c.problems
 }
 
 func (c *checks) tlsConf(at string, conf *TLSConf, ofMesh bool) {
-	if conf.Mode == "" && conf.TLSVersion == nil && len(conf.TLSCiphers) == 0 {
-		c.add(at, "has no field; want mode, tlsVersion or tlsCiphers")
-	}
 	c.optionalOneOf(at+".mode", conf.Mode, TLSStrict, TLSPermissive)
 	if v := conf.TLSVersion; v != nil {
 		c.ofWholeMesh(at+".tlsVersion", ofMesh)
-		if *v == (TLSVersions{}) {
-			c.add(at+".tlsVersion", "has no field; want min or max")
-		}
 		c.tlsVersions(at+".tlsVersion", v)
 	}
 	if len(conf.TLSCiphers) == 0 {

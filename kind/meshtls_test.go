@@ -8,8 +8,6 @@ import (
 
 func TestMeshTLSRejects(t *testing.T) {
 	rejects(t, `{type: MeshTLS, mesh: m, name: t, spec: %s}`, []rejected{
-		{"nothing", `{}`, []string{"spec.rules: is required: at least one item"}},
-		{"an empty conf", `{rules: [{default: {}}]}`, []string{"spec.rules[0].default: has no field"}},
 		{"an unknown mode", `{rules: [{default: {mode: strict}}]}`, []string{
 			`spec.rules[0].default.mode: is "strict", want one of Strict, Permissive`}},
 		{"versions", `{rules: [{default: {tlsVersion: {min: TLS13, max: TLS12}}}, {default: {tlsVersion: {min: SSL3}}}]}`,
@@ -24,8 +22,6 @@ func TestMeshTLSRejects(t *testing.T) {
 			`tlsVersion: {min: TLS13}, tlsCiphers: [ECDHE-RSA-AES128-GCM-SHA256]}}]}`, []string{
 			"spec.rules[0].default.tlsVersion: needs a targetRef of the kind Mesh",
 			"spec.rules[0].default.tlsCiphers: needs a targetRef of the kind Mesh"}},
-		{"no version", `{rules: [{default: {mode: Strict, tlsVersion: {}}}]}`, []string{
-			"spec.rules[0].default.tlsVersion: has no field; want min or max"}},
 		{"from some callers", `{from: [{targetRef: {kind: MeshSubset}, default: {mode: Strict}}]}`, []string{
 			`spec.from[0].targetRef.kind: is "MeshSubset", and only Mesh is served`}},
 	})

@@ -33,7 +33,9 @@ type PEMBundle struct {
 // MeshTrusts is the kind of [MeshTrust].
 var MeshTrusts = &resource.Kind[MeshTrust]{
 	Info: resource.Info{Name: "MeshTrust", Plural: "meshtrusts", ShortName: "mtrust", Scope: resource.Mesh,
-		WrittenBy: resource.Operator, Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones},
+		WrittenBy: resource.Operator, Sync: resource.GlobalToZones | resource.ZoneToGlobal | resource.ZoneToZones,
+		// The origin is in the status, and that of Kuma 2.13 in the spec.
+		Older: func(spec map[string]any) { delete(spec, "origin") }},
 	Validate: validateMeshTrust,
 }
 

@@ -58,13 +58,12 @@ func TestMeshServiceRejects(t *testing.T) {
 		{"a selector's name", `{selector: {dataplaneRef: {name: A}}, ports: [{port: 80}]}`,
 			[]string{"spec.selector.dataplaneRef.name: "}},
 		{"ports", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 0}, {port: 80, targetPort: 70000}, {port: ` +
-			`80, targetPort: HTTP}, {port: 81, targetPort: "", name: a}, {port: 82, name: a, appProtocol: udp}]}`,
+			`80, targetPort: HTTP}, {port: 81, targetPort: "", name: a}, {port: 82, name: a}]}`,
 			[]string{
 				"spec.ports[0].port: is 0", "spec.ports[1].targetPort: is 70000",
 				"spec.ports[2].port: 80 is the port of spec.ports[1] too",
 				`spec.ports[2].targetPort: "HTTP" is not a name`,
-				"spec.ports[3].targetPort: is 0", `spec.ports[4].name: "a" is the name of spec.ports[3] too`,
-				`spec.ports[4].appProtocol: is "udp"`}},
+				"spec.ports[3].targetPort: is 0", `spec.ports[4].name: "a" is the name of spec.ports[3] too`}},
 		{"a name that is another's number", `{selector: {dataplaneRef: {name: a}}, ports: [{port: 80, name: "81"}]}`,
 			[]string{`spec.ports[0].name: "81" is a number`}},
 		{"state and identities", `{state: Up, selector: {dataplaneRef: {name: a}}, ports: [{port: 80}], identities: ` +

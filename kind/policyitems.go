@@ -10,7 +10,7 @@ import (
 type ToItem[C any] struct {
 	// the destinations
 	TargetRef DestinationRef `json:"targetRef" schema:"required"`
-	Default   C              `json:"default" schema:"required minProperties=1"` // the conf
+	Default   C              `json:"default" schema:"required"` // the conf
 }
 
 // toParts returns the items as parts, with the confs of the items.

@@ -22,7 +22,7 @@ func replacedInRoutes(more map[string]string) map[string]string {
 }
 
 func validateMeshHTTPRoute(o *resource.Object[MeshHTTPRoute]) resource.Problems {
-	c := routeEnvelope(&o.Meta, o.Spec.TargetRef, len(o.Spec.To))
+	c := routeEnvelope(&o.Meta, o.Spec.TargetRef)
 	for i := range o.Spec.To {
 		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
 		c.routedRef(at+".targetRef", &to.TargetRef)
@@ -55,7 +55,7 @@ func MatchesKey[M RouteMatch](matches []M) string {
 }
 
 func validateMeshTCPRoute(o *resource.Object[MeshTCPRoute]) resource.Problems {
-	c := routeEnvelope(&o.Meta, o.Spec.TargetRef, len(o.Spec.To))
+	c := routeEnvelope(&o.Meta, o.Spec.TargetRef)
 	for i := range o.Spec.To {
 		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
 		c.routedRef(at+".targetRef", &to.TargetRef)
@@ -114,7 +114,7 @@ func (c *checks) routeSNI(at string, m *RouteSNIMatch) bool {
 		return c.add(at+".value", "is required")
 	case m.Value == "*":
 		return c.add(at+".value", "is *; a rule without matches has the connections that no other rule matches")
-	case wildcard != (m.Type == SNIWildcard) || !IsHostname(domain):
+	case wildcard != (m.Type == SNIWildcard) || !IsDNSName(domain):
 		return c.add(at+".value", "%s is not the value of a match of the type %s: want a host name in lower case, "+
 			"such as db.example.com for Exact and *.example.com for Wildcard", quote(m.Value), m.Type)
 	}
@@ -122,7 +122,7 @@ func (c *checks) routeSNI(at string, m *RouteSNIMatch) bool {
 }
 
 // routeEnvelope returns the checks of a route, with the problems of what all kinds of routes have.
-func routeEnvelope(meta *resource.Meta, ref *TargetRef, items int) *checks {
+func routeEnvelope(meta *resource.Meta, ref *TargetRef) *checks {
 	c := envelope(meta)
 	if ref != nil {
 		c.targetRef("spec.targetRef", ref)
@@ -130,9 +130,6 @@ func routeEnvelope(meta *resource.Meta, ref *TargetRef, items int) *checks {
 			c.add("spec.targetRef.sectionName", "has no meaning here; leave it out, a route is about the traffic that "+
 				"the whole proxy sends")
 		}
-	}
-	if items == 0 {
-		c.add("spec.to", "is required: at least one item")
 	}
 	return c
 }
@@ -153,18 +150,11 @@ func (c *checks) httpRule(at string, rule *HTTPRouteRule) {
 	for i := range rule.Matches {
 		c.httpMatch(fmt.Sprintf("%s.matches[%d]", at, i), &rule.Matches[i])
 	}
-	if rule.Default.Filters == nil && rule.Default.BackendRefs == nil {
-		c.add(at+".default", "has no field; want filters or backendRefs")
-	}
 	c.backendRefs(at+".default.backendRefs", rule.Default.BackendRefs)
 	c.httpFilters(at+".default", rule)
 }
 
 func (c *checks) httpMatch(at string, m *HTTPMatch) {
-	if m.Path == nil && m.Method == "" && len(m.Headers)+len(m.QueryParams) == 0 {
-		c.add(at, "has no field; want path, method, headers or queryParams. The path {type: PathPrefix, value: /} "+
-			"matches every request")
-	}
 	if m.Path != nil {
 		c.pathMatch(at+".path", m.Path)
 	}
@@ -252,7 +242,7 @@ func (c *checks) routeBackend(at string, ref *RouteBackendRef) {
 		return
 	}
 	c.namespaceOf(at, ref.Name, ref.Namespace)
-	c.nameOrLabels(at, ref.Name, ref.Labels)
+	c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
 	c.optionalPort(at+".port", ref.Port)
 	switch s := ref.SectionName; {
 	case s != "" && ref.Port != 0:

@@ -112,7 +112,7 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 		return
 	}
 	if ref.Name != "" || len(ref.Labels) > 0 {
-		c.nameOrLabels(at, ref.Name, ref.Labels)
+		c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
 	}
 	if s := ref.SectionName; s != "" && !onlyDigits.MatchString(s) {
 		c.section(at+".sectionName", s)
@@ -140,8 +140,8 @@ func (c *checks) olderTarget(at string, ref *TargetRef) {
 	switch {
 	case ref.Name == "":
 		c.add(at+".name", "is required with the kind %s: the tag kuma.io/service of inbounds", ref.Kind)
-	case len(ref.Name) > maxName || !tagValue.MatchString(ref.Name):
-		c.add(at+".name", "%s is not a tag's value: letters, digits, '.', '-' and '_'", quote(ref.Name))
+	default:
+		c.service(at+".name", ref.Name)
 	}
 	if ref.Kind == targetService && len(ref.Tags) > 0 {
 		c.add(at+".tags", "go with the kind MeshServiceSubset; the kind MeshService has a name alone")
@@ -190,7 +190,7 @@ func (c *checks) toRef(at string, ref *DestinationRef, kinds ...string) {
 		}
 		return
 	}
-	c.nameOrLabels(at, ref.Name, ref.Labels)
+	c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
 	switch s := ref.SectionName; {
 	case s != "" && ref.Kind == "MeshExternalService":
 		c.add(at+".sectionName", "has no meaning here: a MeshExternalService has one port")

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"weft/resource"
 )
 
 // Protocol is the protocol of an inbound or a service port.
@@ -23,6 +25,53 @@ const (
 	GRPC  Protocol = "grpc"
 	Kafka Protocol = "kafka"
 )
+
+// Known returns the protocol that a document names in any case: TCP for mysql, of which proxies know no more. It returns
+// TCP and false for a name that is no protocol.
+func (p Protocol) Known() (is Protocol, known bool) {
+	switch is = Protocol(strings.ToLower(string(p))); is {
+	case TCP, TLS, HTTP, HTTP2, GRPC, Kafka:
+		return is, true
+	}
+	return TCP, is == mysql
+}
+
+// Served returns the protocol that proxies serve for one that a document names.
+func (p Protocol) Served() Protocol {
+	is, _ := p.Known()
+	return is
+}
+
+// normalized returns a known protocol as proxies serve it, and leaves another one to the checks.
+func (p Protocol) normalized() Protocol {
+	if is, known := p.Known(); known {
+		return is
+	}
+	return p
+}
+
+// ServedAs returns the warnings about protocols of a Dataplane or a MeshService, as its user wrote it, that proxies serve
+// as TCP.
+func ServedAs(written resource.Any) (warnings []string) {
+	warn := func(at string, p Protocol) {
+		if name := strings.ToLower(string(p)); name != "" && string(p.Served()) != name {
+			warnings = append(warnings, fmt.Sprintf("%s: is %s, which proxies serve as %s", at, quote(string(p)),
+				p.Served()))
+		}
+	}
+	switch o := written.(type) {
+	case *resource.Object[MeshService]:
+		for i := range o.Spec.Ports {
+			warn(fmt.Sprintf("spec.ports[%d].appProtocol", i), o.Spec.Ports[i].AppProtocol)
+		}
+	case *resource.Object[Dataplane]:
+		for i, in := range o.Spec.Networking.Inbound {
+			warn(fmt.Sprintf("networking.inbound[%d].protocol", i), in.Protocol)
+			warn(fmt.Sprintf("networking.inbound[%d].tags[%s]", i, ProtocolTag), Protocol(in.Tags[ProtocolTag]))
+		}
+	}
+	return warnings
+}
 
 // IsHTTP reports whether proxies read requests of the protocol. All other protocols are TCP to them.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }

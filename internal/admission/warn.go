@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func deprecations(written resource.Any) []string {
 	if k, ok := kind.ByName(written.Key().Kind).(kind.Policy); ok {
 		return k.Deprecations(written)
 	}
-	return nil
+	return kind.ServedAs(written)
 }
 
 // warnings returns the warnings about a valid resource that may not do what the user intends. before is nil for a new
@@ -63,13 +64,21 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshProxyPatch]:
 		return slices.Concat(PolicyWarnings(o), w.unlistedTypes(&o.Spec), invalidResults(&o.Spec))
 	case *resource.Object[kind.MeshExternalService]:
-		if !w.hasIdentity(ctx, o.Mesh) {
-			return []string{fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
-				"through zone egresses, which require mutual TLS, so no client can reach it until there is one",
-				o.Mesh)}
-		}
+		return w.externalWarnings(ctx, o)
 	}
 	return PolicyWarnings(o)
+}
+
+// externalWarnings warns of an external service that no client can use.
+func (w *Writer) externalWarnings(ctx context.Context, o *resource.Object[kind.MeshExternalService]) (warnings []string) {
+	if len(o.Spec.Endpoints) == 0 {
+		warnings = append(warnings, "spec.endpoints: is empty, so that each request to the service fails")
+	}
+	if !w.hasIdentity(ctx, o.Mesh) {
+		warnings = append(warnings, fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
+			"through zone egresses, which require mutual TLS, so no client can reach it until there is one", o.Mesh))
+	}
+	return warnings
 }
 
 // labelsInPath warns of labels in the SPIFFE IDs of Pods, whose authors choose them.
@@ -86,7 +95,36 @@ func (w *Writer) labelsInPath(m *kind.MeshIdentity) []string {
 }
 
 // PolicyWarnings returns the warnings that depend on a policy alone. They are in its status too.
-func PolicyWarnings(o resource.Any) []string {
+func PolicyWarnings(o resource.Any) []string { return append(withoutEffect(o), contentWarnings(o)...) }
+
+// withoutEffect warns of a policy without items, and of items whose conf is empty. A permission without callers has a
+// warning of its own.
+func withoutEffect(o resource.Any) (warnings []string) {
+	k, ok := kind.ByName(o.Key().Kind).(kind.Policy)
+	if !ok || o.Key().Kind == kind.MeshTrafficPermissions.Name {
+		return nil
+	}
+	parts := k.Parts(o)
+	if parts.Default == nil && len(parts.To)+len(parts.Rules) == 0 {
+		return []string{"spec: has no item of `to` or `rules`, so that the policy has no effect"}
+	}
+	empty := func(field string, i int, conf any) {
+		if reflect.ValueOf(conf).Elem().IsZero() {
+			warnings = append(warnings, fmt.Sprintf("spec.%s[%d].default: is empty, so that the item has no effect",
+				field, i))
+		}
+	}
+	for i := range parts.To {
+		empty("to", i, parts.To[i].Conf)
+	}
+	for i := range parts.Rules {
+		empty("rules", i, parts.Rules[i].Conf)
+	}
+	return warnings
+}
+
+// contentWarnings are the warnings of a kind about what its policies say.
+func contentWarnings(o resource.Any) []string {
 	switch o := o.(type) {
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return noCallers(o.Spec.Rules)

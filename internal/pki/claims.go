@@ -132,7 +132,7 @@ func AddressProblem(address string) string {
 		}
 		return ""
 	}
-	if _, err := netip.ParseAddr(address); err != nil && !kind.IsHostname(address) {
+	if _, err := netip.ParseAddr(address); err != nil && !kind.IsDNSName(address) {
 		return "is no IP address, network or host name"
 	}
 	return ""

@@ -9,8 +9,6 @@ package reconcile
 
 import (
 	"cmp"
-	"fmt"
-	"hash/fnv"
 	"iter"
 	"log/slog"
 	"net/netip"
@@ -299,7 +297,7 @@ func delayUntilServed(served bool) time.Duration {
 func (p *Plan) grown(r *table.Reader, service *resource.Object[kind.MeshService]) (*resource.Object[kind.MeshService],
 	time.Duration) {
 	tag := service.Spec.Selector.DataplaneTags[kind.ServiceTag]
-	if service.Label(kind.ManagedBy) != kind.GeneratedBy || serviceName(tag) != service.Name {
+	if service.Label(kind.ManagedBy) != kind.GeneratedBy || kind.GeneratedName(tag) != service.Name {
 		return service, statusDelay
 	}
 	wanted := p.generated.Get(r, tagKey{service.Mesh, tag})
@@ -344,7 +342,7 @@ func (p *Plan) generatedService(r *table.Reader, key tagKey) *kind.MeshService {
 			return nil
 		}
 	}
-	generated := kind.MeshServices.Make(key.Mesh, serviceName(key.Value), kind.MeshService{
+	generated := kind.MeshServices.Make(key.Mesh, kind.GeneratedName(key.Value), kind.MeshService{
 		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: key.Value}},
 	})
 	spec := &generated.Spec
@@ -386,7 +384,7 @@ func generatedPort(in *kind.Inbound) kind.ServicePort {
 
 // tag creates the generated service of a tag, unless a service with that name exists.
 func (p *Plan) tag(r *table.Reader, u Request) (w Writes) {
-	name := serviceName(u.Name)
+	name := kind.GeneratedName(u.Name)
 	if _, stored := p.State.Tables.Services.Find(r, u.Mesh, name); stored {
 		return w
 	}
@@ -433,24 +431,4 @@ func inOrder(ports []kind.ServicePort) []kind.ServicePort {
 		taken[ports[i].Name] = true
 	}
 	return ports
-}
-
-// serviceName returns a resource name for a tag value: lower case letters, digits and dashes, with a hash where the
-// value differs.
-func serviceName(tag string) string {
-	name := strings.Map(func(c rune) rune {
-		switch {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9':
-			return c
-		case 'A' <= c && c <= 'Z':
-			return c - 'A' + 'a'
-		}
-		return '-'
-	}, tag)
-	if name = strings.Trim(name, "-"); name == tag && len(name) <= 63 {
-		return name
-	}
-	h := fnv.New32a()
-	h.Write([]byte(tag))
-	return fmt.Sprintf("%s-%08x", strings.Trim(name[:min(len(name), 54)], "-"), h.Sum32())
 }

@@ -143,7 +143,7 @@ func explainedRequest(values url.Values) (request envoysim.Request, problems []r
 	if len(request.Path) > maxExplainedPath {
 		add("path", "has %d bytes, at most %d are possible", len(request.Path), maxExplainedPath)
 	}
-	if request.SNI != "" && !kind.IsHostname(request.SNI) {
+	if request.SNI != "" && !kind.IsDNSName(request.SNI) {
 		add("sni", "%.260q is not a host name, as TLS clients send it", request.SNI)
 	}
 	headers := values["header"]

@@ -23,7 +23,7 @@ func narrow(s *Schema, r *resource.Rules) {
 	case r.IP:
 		s.AnyOf = ip
 	case r.Host:
-		s.AnyOf = append(ip, &Schema{Pattern: pattern("name")})
+		s.AnyOf = append(ip, &Schema{Pattern: pattern("host")})
 	case r.Pattern != "":
 		s.Pattern = pattern(r.Pattern)
 	case r.Labels:
