@@ -206,6 +206,7 @@ func (t *translation) ofDataplane(o *object) {
 		delete(transparent, "directAccessServices")
 	}
 	t.outbounds(o, networking)
+	t.reachableExternals(o, networking)
 	for i, item := range list(networking["inbound"]) {
 		in := mapping(item)
 		o.protocol(fmt.Sprintf("networking.inbound[%d]", i), in, "protocol")
@@ -217,10 +218,17 @@ func (t *translation) ofDataplane(o *object) {
 	}
 }
 
-// outbounds writes the port of each MeshExternalService that an outbound names, of which there is one.
+// outbounds writes outbounds to ExternalServices anew, and the port of each MeshExternalService that an outbound names, of
+// which there is one.
 func (t *translation) outbounds(o *object, networking map[string]any) {
+	var faults []fault
+	defer func() { t.leaveOut(o, faults) }()
 	for i, item := range list(networking["outbound"]) {
-		t.externalTag(o, i, mapping(item))
+		at := fmt.Sprintf("networking.outbound[%d]", i)
+		if reason, advice := t.externalTags(o, at, mapping(item)); reason != "" {
+			faults = append(faults, fault{at + ".tags", reason, advice})
+			continue
+		}
 		ref := mapping(mapping(item)["backendRef"])
 		if text(ref["kind"]) != kind.MeshExternalServices.Name || ref["port"] != nil {
 			continue
@@ -236,21 +244,6 @@ func (t *translation) outbounds(o *object, networking map[string]any) {
 				break
 			}
 		}
-	}
-}
-
-// externalTag writes the tag of an ExternalService that an outbound names as the MeshExternalService that replaces it.
-func (t *translation) externalTag(o *object, i int, outbound map[string]any) {
-	service := text(mapping(outbound["tags"])[kind.ServiceTag])
-	for _, external := range t.objects {
-		if service == "" || external.service != service || external.mesh != o.mesh {
-			continue
-		}
-		delete(outbound, "tags")
-		outbound["backendRef"] = map[string]any{"kind": kind.MeshExternalServices.Name, "name": external.name}
-		o.note(Adapted, fmt.Sprintf("networking.outbound[%d].tags", i), fmt.Sprintf("is written as a backendRef to %s",
-			external), "")
-		return
 	}
 }
 

@@ -144,9 +144,10 @@ type translation struct {
 type object struct {
 	source     string
 	kind       string
-	was        string         // the older kind of which it is written anew; empty: it is of its kind
-	written    map[string]any // of an object of an older kind, what replaces it
-	service    string         // of an ExternalService, its value of kuma.io/service
+	was        string           // the older kind of which it is written anew; empty: it is of its kind
+	written    map[string]any   // of an object of an older kind, what replaces it
+	service    string           // of an ExternalService, its value of kuma.io/service
+	members    []map[string]any // of an ExternalService, the tags of each that it stands for
 	mesh, name string
 	namespace  string         // of an object in the Kubernetes form
 	labels     map[string]any // as written

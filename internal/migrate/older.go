@@ -3,7 +3,6 @@ package migrate
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
 
@@ -42,7 +41,6 @@ func (t *translation) older() {
 			o.omit("", lacks(o)+", and "+reason, kind.InsteadOf(o.kind))
 			continue
 		}
-		o.note(Adapted, "", "is written as a "+to, "")
 		o.written = map[string]any{"type": to, "mesh": o.mesh, "name": o.name, "spec": spec}
 		if kind.ByName(to).Describe().Scope == resource.Global {
 			delete(o.written, "mesh")
@@ -51,8 +49,11 @@ func (t *translation) older() {
 			o.written["labels"] = o.labels
 		}
 	}
+	t.joinExternals()
+	t.tagsOfExternals()
 	for _, o := range t.objects {
 		if o.written != nil {
+			o.note(Adapted, "", "is written as a "+replacedBy[o.kind], "")
 			o.was, o.kind, o.fields, o.written = o.kind, replacedBy[o.kind], o.written, nil
 			o.mesh = text(o.fields["mesh"])
 		}
@@ -171,54 +172,6 @@ func (o *object) trafficPermission() map[string]any {
 		from = append(from, map[string]any{"targetRef": caller, "default": map[string]any{"action": "Allow"}})
 	}
 	return map[string]any{"targetRef": ref, "from": from}
-}
-
-// externalService is the spec of a MeshExternalService to the same server. Its clients find it by another host name.
-func (o *object) externalService() map[string]any {
-	fields := o.ofPolicy()
-	networking, tags := mapping(fields["networking"]), mapping(fields["tags"])
-	host, port, err := net.SplitHostPort(text(networking["address"]))
-	service := text(tags[kind.ServiceTag])
-	tls := mapping(networking["tls"])
-	if err != nil || service == "" || tls["caCert"] != nil || tls["clientCert"] != nil || tls["clientKey"] != nil {
-		return nil
-	}
-	number := numberOf(port)
-	protocol := "tcp"
-	if is := strings.ToLower(text(tags[kind.ProtocolTag])); slices.Contains(servedProtocols, is) {
-		protocol = is
-	}
-	spec := map[string]any{
-		"match":     map[string]any{"type": "HostnameGenerator", "port": number, "protocol": protocol},
-		"endpoints": []any{map[string]any{"address": host, "port": number}},
-	}
-	if tls["enabled"] == true {
-		written := map[string]any{"enabled": true}
-		verification := map[string]any{}
-		if name := text(tls["serverName"]); name != "" {
-			verification["serverName"] = name
-		}
-		if tls["skipHostnameVerification"] == true {
-			verification["mode"] = "SkipSAN"
-		}
-		if len(verification) > 0 {
-			written["verification"] = verification
-		}
-		if tls["allowRenegotiation"] == true {
-			written["allowRenegotiation"] = true
-		}
-		spec["tls"] = written
-	}
-	o.service = service
-	o.omit("tags["+kind.ServiceTag+"]", fmt.Sprintf("the host name of %s in Kuma is not one in weft, where the "+
-		"MeshExternalService has those of HostnameGenerators, by default %s.extsvc.mesh.local", service, o.name),
-		"let its clients call that name, or write a HostnameGenerator; it needs a zone egress and mutual TLS")
-	for _, name := range slices.Sorted(maps.Keys(tags)) {
-		if name != kind.ServiceTag && name != kind.ProtocolTag {
-			o.omit("tags["+name+"]", "a MeshExternalService has no tags", "write a label where something selects by it")
-		}
-	}
-	return spec
 }
 
 // sent is the spec of a policy about sent traffic, or the reason why there is none: where tags of servers are selected,

@@ -1,10 +1,8 @@
 package migrate
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -57,7 +55,7 @@ func (t *translation) selectors(o *object) {
 	if o.kind == kind.Meshes.Name || o.kind == kind.MeshTrafficPermissions.Name {
 		return // membership and permissions have rules of their own
 	}
-	t.servicesOfPods(o)
+	t.destinations(o)
 	var faults []fault
 	zones := map[string]bool{}
 	walk(o.spec(), o.specField(), func(at string, fields map[string]any) {
@@ -85,40 +83,6 @@ func (t *translation) selectors(o *object) {
 			t.selectorAdvice()})
 	}
 	t.leaveOut(o, faults)
-}
-
-// tagOfPods is a value of kuma.io/service of a Pod: the Service, its namespace and, unless it has none, the port.
-var tagOfPods = regexp.MustCompile(`^([a-z0-9.-]+)_([a-z0-9-]+)_svc(?:_([0-9]+))?$`)
-
-// servicesOfPods writes a destination that is a value of kuma.io/service as the MeshService of the Service, for
-// Kubernetes, where it has one.
-func (t *translation) servicesOfPods(o *object) {
-	if !t.kubernetes {
-		return
-	}
-	walk(o.spec(), o.specField(), func(at string, fields map[string]any) {
-		destination := strings.HasPrefix(at, "spec.to[") && (strings.HasSuffix(at, "].targetRef") ||
-			strings.HasSuffix(at, "].backendRef") || strings.Contains(at, ".backendRefs["))
-		tag := tagOfPods.FindStringSubmatch(text(fields["name"]))
-		if !destination || tag == nil || text(fields["kind"]) != kind.MeshServices.Name || fields["namespace"] != nil ||
-			fields["sectionName"] != nil {
-			return
-		}
-		is := text(fields["name"])
-		fields["name"], fields["namespace"] = tag[1], tag[2]
-		to := fmt.Sprintf("%s in the namespace %s", tag[1], tag[2])
-		if tag[3] != "" {
-			to += ", port " + tag[3]
-		}
-		switch isTarget := strings.HasSuffix(at, ".targetRef"); {
-		case tag[3] == "":
-		case isTarget:
-			fields["sectionName"] = tag[3]
-		case fields["port"] == nil:
-			fields["port"] = json.Number(tag[3])
-		}
-		o.note(Adapted, at+".name", fmt.Sprintf("is %q, the MeshService %s", is, to), "")
-	})
 }
 
 func (t *translation) selectorAdvice() string {
