@@ -8,6 +8,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"strings"
 	"testing"
@@ -42,6 +43,43 @@ func TestWarnings(t *testing.T) {
 		got := strings.Join(put(t, w, test.doc).Warnings, "\n")
 		if !strings.Contains(got, test.warns) || (got == "") != (test.warns == "") {
 			t.Errorf("%s: warnings %q, want %q", test.doc, got, test.warns)
+		}
+	}
+}
+
+// TestWarningsOfWhatKumaTakes: what is taken as Kuma takes it, and may not be meant, is a warning.
+func TestWarningsOfWhatKumaTakes(t *testing.T) {
+	w, _ := newEastWriter(t)
+	const service = `{type: MeshService, mesh: m, name: s, spec: {selector: {dataplaneTags: {a: b}}, ports: [{port: 80, ` +
+		`appProtocol: %s}]}}`
+	const dataplane = `{type: Dataplane, mesh: m, name: d, networking: {address: 10.0.0.1, inbound: [{port: 80, %s}]}}`
+	warns := map[string]string{
+		fmt.Sprintf(service, "thrift"): `spec.ports[0].appProtocol: is "thrift", which proxies serve as tcp`,
+		fmt.Sprintf(service, "HTTP"):   "",
+		fmt.Sprintf(dataplane, "protocol: MySQL"): `networking.inbound[0].protocol: is "MySQL", which proxies serve ` +
+			"as tcp",
+		fmt.Sprintf(dataplane, "tags: {kuma.io/protocol: mysql}"): "networking.inbound[0].tags[kuma.io/protocol]: is " +
+			`"mysql", which proxies serve as tcp`,
+		fmt.Sprintf(dataplane, "tags: {kuma.io/protocol: HTTP}"): "",
+		`{type: MeshExternalService, mesh: m, name: e, spec: {match: {port: 80}}}`: "spec.endpoints: is empty, so that " +
+			"each request to the service fails",
+		`{type: MeshLoadBalancingStrategy, mesh: m, name: b, spec: {to: [{targetRef: {kind: Mesh}, default: {}}]}}`: "" +
+			"spec.to[0].default: is empty, so that the item has no effect",
+		`{type: MeshTLS, mesh: m, name: t, spec: {rules: [{default: {}}]}}`: "spec.rules[0].default: is empty",
+	}
+	for _, d := range kind.Policies() {
+		switch name := d.Describe().Name; name {
+		case "MeshTimeout", "MeshCircuitBreaker", "MeshProxyPatch": // Kuma rejects them too
+		case "MeshTrafficPermission", "MeshPassthrough": // without items they have an effect
+		default:
+			warns[fmt.Sprintf("{type: %s, mesh: m, name: p, spec: {targetRef: {kind: Mesh}}}", name)] =
+				"spec: has no item of `to` or `rules`, so that the policy has no effect"
+		}
+	}
+	for doc, want := range warns {
+		got := strings.Join(put(t, w, doc).Warnings, "\n")
+		if !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: warnings %q, want %q", doc, got, want)
 		}
 	}
 }

@@ -20,7 +20,7 @@ func TestSchemasReject(t *testing.T) {
 		{"a value of another type", `{type: Zone, name: z, enabled: "no"}`, "/enabled"},
 		{"a port", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 70000}]}}`,
 			"/networking/inbound/0/port"},
-		{"an address", `{type: Dataplane, mesh: m, name: d, networking: {address: web_1}}`, "/networking/address"},
+		{"an address", `{type: Dataplane, mesh: m, name: d, networking: {address: "web 1"}}`, "/networking/address"},
 		{"a choice", `{type: Dataplane, mesh: m, name: d, networking: {inbound: [{port: 1, protocol: udp}]}}`,
 			"/networking/inbound/0/protocol"},
 		{"a duration",
