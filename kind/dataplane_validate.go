@@ -334,15 +334,15 @@ var TagOfPods = regexp.MustCompile(`^([a-z0-9.-]+)_([a-z0-9-]+)_svc(?:_([0-9]+))
 func notAName(value string) string {
 	tag := TagOfPods.FindStringSubmatch(value)
 	if tag == nil {
-		return fmt.Sprintf("%s is a value of %s, and no name; write the name of the MeshService, which is %s where the "+
-			"control plane generates it", quote(value), ServiceTag, quote(GeneratedName(value)))
+		return fmt.Sprintf("%s is a value of %s, and no name; write the name of the MeshService, which is %s where "+
+			"the control plane generates it", quote(value), ServiceTag, quote(GeneratedName(value)))
 	}
 	text := fmt.Sprintf("%s is a value of %s, and no name; write the MeshService %s of the namespace %s", quote(value),
 		ServiceTag, tag[1], tag[2])
 	if tag[3] != "" {
 		text += " and its port " + tag[3]
 	}
-	return text + fmt.Sprintf(": on Kubernetes {name: %s, namespace: %s}, elsewhere {labels: {%s: %s, %s: %s}}", tag[1],
+	return text + fmt.Sprintf(": on Kubernetes {name: %s, namespace: %s}, otherwise {labels: {%s: %s, %s: %s}}", tag[1],
 		tag[2], DisplayName, tag[1], NamespaceLabel, tag[2])
 }
 

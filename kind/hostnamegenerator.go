@@ -78,13 +78,14 @@ func IsHostname(name string) bool {
 	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
 }
 
-// IsDNSName reports whether a name is one of a server outside the mesh: a host name, of which parts may have '_' too, as
-// names in DNS have.
+// IsDNSName reports whether a name is one of a server outside the mesh: a host name, of which parts may have '_' too,
+// as names in DNS have.
 func IsDNSName(name string) bool {
 	return len(name) <= maxName && dnsName.MatchString(name) && !longLabel(name) && !endsInANumber(name)
 }
 
-// canonicalName returns a name of a server in lower case and without the dot at its end. An IP address and "*." stay as they are.
+// canonicalName returns a name of a server in lower case and without the dot at its end. An IP address and
+// "*." stay as they are.
 func canonicalName(name string) string {
 	if _, err := netip.ParseAddr(name); err == nil {
 		return name

@@ -168,8 +168,8 @@ func (c *checks) localityAwareness(at string, l *LocalityAwareness) {
 
 func (c *checks) affinityTags(at string, tags []AffinityTag) {
 	if len(tags) == 0 {
-		c.add(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the zone, as "+
-			"Kuma does then, write crossZone: {failover: [{to: {type: None}}]}")
+		c.add(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the zone, "+
+			"as Kuma does then, write crossZone: {failover: [{to: {type: None}}]}")
 	}
 	if len(tags) > maxAffinityTags {
 		c.add(at, "has %d entries, want at most %d", len(tags), maxAffinityTags)

@@ -295,8 +295,8 @@ var MeshServices = &resource.Kind[MeshService]{
 	Validate: validateMeshService,
 }
 
-// GeneratedName returns the name of the MeshService that the control plane generates for a value of kuma.io/service: lower
-// case letters, digits and dashes, with a hash where the value differs.
+// GeneratedName returns the name of the MeshService that the control plane generates for a value of kuma.io/service:
+// lower case letters, digits and dashes, with a hash where the value differs.
 func GeneratedName(tag string) string {
 	name := strings.Map(func(c rune) rune {
 		switch {

@@ -11,8 +11,8 @@ import (
 	"weft/resource"
 )
 
-// TestDocumentsThatKumaTakes reads documents that kumactl 2.14.3 takes, one for each spelling and each empty part of the
-// kinds. Each is taken, or its first line is the reason why it is not, as docs/coming-from-kuma.md says.
+// TestDocumentsThatKumaTakes reads documents that kumactl 2.14.3 takes, one for each spelling and each empty part of
+// the kinds. Each is taken, or its first line is the reason why it is not, as docs/coming-from-kuma.md says.
 func TestDocumentsThatKumaTakes(t *testing.T) {
 	raw, err := os.ReadFile("testdata/taken-by-kuma.txtar")
 	if err != nil {
@@ -77,7 +77,8 @@ func TestSpellingsOfKumaMeanTheSame(t *testing.T) {
 			`{type: MeshFaultInjection, mesh: m, name: f, spec: {rules: [{default: {http: [{abort: {httpStatus: 500, ` +
 				`percentage: 1}}]}}]}}`},
 	} {
-		if written, same := stored(t, prepared(t, c.written)), stored(t, prepared(t, c.same)); string(written) != string(same) {
+		written, same := stored(t, prepared(t, c.written)), stored(t, prepared(t, c.same))
+		if string(written) != string(same) {
 			t.Errorf("%s\nis stored as %s\nwant %s", c.written, written, same)
 		}
 	}

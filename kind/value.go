@@ -26,8 +26,8 @@ const (
 	Kafka Protocol = "kafka"
 )
 
-// Known returns the protocol that a document names in any case: TCP for mysql, of which proxies know no more. It returns
-// TCP and false for a name that is no protocol.
+// Known returns the protocol that a document names in any case: TCP for mysql, of which proxies know no more. It
+// returns TCP and false for a name that is no protocol.
 func (p Protocol) Known() (is Protocol, known bool) {
 	switch is = Protocol(strings.ToLower(string(p))); is {
 	case TCP, TLS, HTTP, HTTP2, GRPC, Kafka:
@@ -50,8 +50,8 @@ func (p Protocol) normalized() Protocol {
 	return p
 }
 
-// ServedAs returns the warnings about protocols of a Dataplane or a MeshService, as its user wrote it, that proxies serve
-// as TCP.
+// ServedAs returns the warnings about protocols of a Dataplane or a MeshService, as its user wrote it, that proxies
+// serve as TCP.
 func ServedAs(written resource.Any) (warnings []string) {
 	warn := func(at string, p Protocol) {
 		if name := strings.ToLower(string(p)); name != "" && string(p.Served()) != name {

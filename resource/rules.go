@@ -106,8 +106,8 @@ type Bound struct {
 }
 
 // patternLengths are the lengths of the forms that the word "pattern=" of a tag names.
-var patternLengths = map[string]int{"name": 253, "host": 253, "mesh": 63, "section": 63, "duration": 64, "labelName": 317,
-	"tagName": 253, "tagValue": 253}
+var patternLengths = map[string]int{"name": 253, "host": 253, "mesh": 63, "section": 63, "duration": 64,
+	"labelName": 317, "tagName": 253, "tagValue": 253}
 
 // textLength is that of a value with a written form of its own: a duration, a time, a port or its name.
 const textLength = 64

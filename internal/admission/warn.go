@@ -60,7 +60,7 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 	case *resource.Object[kind.MeshRateLimit]:
 		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshRateLimits.Parts(o))...)
 	case *resource.Object[kind.MeshFaultInjection]:
-		return w.ruleWarnings(ctx, o.Mesh, kind.MeshFaultInjections.Parts(o))
+		return append(PolicyWarnings(o), w.ruleWarnings(ctx, o.Mesh, kind.MeshFaultInjections.Parts(o))...)
 	case *resource.Object[kind.MeshProxyPatch]:
 		return slices.Concat(PolicyWarnings(o), w.unlistedTypes(&o.Spec), invalidResults(&o.Spec))
 	case *resource.Object[kind.MeshExternalService]:
@@ -70,13 +70,14 @@ func (w *Writer) warnings(ctx context.Context, before, o resource.Any) []string 
 }
 
 // externalWarnings warns of an external service that no client can use.
-func (w *Writer) externalWarnings(ctx context.Context, o *resource.Object[kind.MeshExternalService]) (warnings []string) {
+func (w *Writer) externalWarnings(ctx context.Context, o *resource.Object[kind.MeshExternalService]) []string {
+	var warnings []string
 	if len(o.Spec.Endpoints) == 0 {
 		warnings = append(warnings, "spec.endpoints: is empty, so that each request to the service fails")
 	}
 	if !w.hasIdentity(ctx, o.Mesh) {
-		warnings = append(warnings, fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are reached "+
-			"through zone egresses, which require mutual TLS, so no client can reach it until there is one", o.Mesh))
+		warnings = append(warnings, fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are "+
+			"reached through zone egresses, which require mutual TLS, so no client can reach it until there is one", o.Mesh))
 	}
 	return warnings
 }

@@ -218,8 +218,8 @@ func (t *translation) ofDataplane(o *object) {
 	}
 }
 
-// outbounds writes outbounds to ExternalServices anew, and the port of each MeshExternalService that an outbound names, of
-// which there is one.
+// outbounds writes outbounds to ExternalServices anew, and the port of each MeshExternalService that an outbound names,
+// of which there is one.
 func (t *translation) outbounds(o *object, networking map[string]any) {
 	var faults []fault
 	defer func() { t.leaveOut(o, faults) }()

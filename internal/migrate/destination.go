@@ -15,8 +15,8 @@ func isDestination(at string) bool {
 }
 
 // destinations writes the destinations of a policy that are values of kuma.io/service, which Kuma's MeshService is too,
-// as the resources that have these servers: a MeshExternalService, the MeshService of a Service of Kubernetes, or the one
-// that weft makes of Dataplanes.
+// as the resources that have these servers: a MeshExternalService, the MeshService of a Service of Kubernetes, or the
+// one that weft makes of Dataplanes.
 func (t *translation) destinations(o *object) {
 	walk(o.spec(), o.specField(), func(at string, fields map[string]any) {
 		name := text(fields["name"])
@@ -40,8 +40,8 @@ func (t *translation) destinations(o *object) {
 	})
 }
 
-// serviceOfPods writes a destination as the MeshService of a Service: by its name on Kubernetes, and by its labels for a
-// global control plane.
+// serviceOfPods writes a destination as the MeshService of a Service: by its name on Kubernetes, and by its labels for
+// a global control plane.
 func (t *translation) serviceOfPods(o *object, at string, fields map[string]any, tag []string) {
 	is := text(fields["name"])
 	if t.kubernetes {
@@ -64,8 +64,8 @@ func (t *translation) serviceOfPods(o *object, at string, fields map[string]any,
 	o.note(Adapted, at+".name", fmt.Sprintf("is %q, the MeshService %s", is, to), "")
 }
 
-// serviceOfTag writes a destination as the MeshService with the servers that have a value of kuma.io/service: the one of
-// the export that selects them by it, or else the one that weft makes. A value that no Dataplane has stays.
+// serviceOfTag writes a destination as the MeshService with the servers that have a value of kuma.io/service: the one
+// of the export that selects them by it, or else the one that weft makes. A value that no Dataplane has stays.
 func (t *translation) serviceOfTag(o *object, at string, fields map[string]any) {
 	is := text(fields["name"])
 	made := kind.GeneratedName(is)

@@ -85,7 +85,8 @@ func (t *translation) joinExternals() {
 				joined["endpoints"] = append(list(joined["endpoints"]), endpoint)
 			}
 		}
-		o.note(Adapted, "", fmt.Sprintf("its server is an endpoint of %s, which has the same service %s", to, key[1]), "")
+		o.note(Adapted, "", fmt.Sprintf("its server is an endpoint of %s, which has the same service %s", to, key[1]),
+			"")
 	}
 }
 
@@ -122,7 +123,8 @@ func (t *translation) external(mesh, service string) *object {
 }
 
 // externalTags writes the tags of an outbound to an ExternalService as the MeshExternalService that replaces it. It
-// returns a reason against it: that service is not translated, or the tags select some of the ExternalServices that it is joined of.
+// returns a reason against it: that service is not translated, or the tags select some of the ExternalServices that it
+// stands for.
 func (t *translation) externalTags(o *object, at string, outbound map[string]any) (reason, advice string) {
 	tags := mapping(outbound["tags"])
 	external := t.external(o.mesh, text(tags[kind.ServiceTag]))
@@ -140,8 +142,8 @@ func (t *translation) externalTags(o *object, at string, outbound map[string]any
 		return fmt.Sprintf("leads to %s, which is not translated", external),
 			"write a backendRef to the MeshExternalService that replaces it"
 	case selected < len(external.members):
-		return fmt.Sprintf("selects %d of the %d ExternalServices that are %s, and a MeshExternalService has no tags", selected,
-			len(external.members), external.name), "write a MeshExternalService with their servers, and a backendRef to it"
+		return fmt.Sprintf("selects %d of the %d ExternalServices that are %s, and a MeshExternalService has no tags",
+			selected, len(external.members), external.name), "write a MeshExternalService with their servers, and a backendRef to it"
 	}
 	delete(outbound, "tags")
 	outbound["backendRef"] = map[string]any{"kind": kind.MeshExternalServices.Name, "name": external.name}
