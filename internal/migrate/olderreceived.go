@@ -66,7 +66,7 @@ func (t *translation) destinationTarget(o *object, selectors []any) (ref map[str
 	if service == anyService && len(tags) == 0 {
 		return map[string]any{"kind": "Mesh"}, "" // with zone egresses, and so external services
 	}
-	if external := t.external(o.mesh, mapping(mapping(selectors[0])["match"])); external != nil {
+	if external := t.externalWithTags(o.mesh, mapping(mapping(selectors[0])["match"])); external != nil {
 		return nil, fmt.Sprintf("its destination has %s, whose traffic a policy about zone egresses limits", external)
 	}
 	switch {
@@ -80,8 +80,8 @@ func (t *translation) destinationTarget(o *object, selectors []any) (ref map[str
 	return map[string]any{"kind": "MeshServiceSubset", "name": service, "tags": tags}, ""
 }
 
-// external returns an ExternalService of a mesh that has tags, of which "*" is any value; nil: none has.
-func (t *translation) external(mesh string, tags map[string]any) *object {
+// externalWithTags returns an ExternalService of a mesh that has tags, of which "*" is any value; nil: none has.
+func (t *translation) externalWithTags(mesh string, tags map[string]any) *object {
 	for _, o := range t.objects {
 		has := mapping(o.ofPolicy()["tags"])
 		if o.kind != "ExternalService" || o.mesh != mesh || differ(tags, has) {

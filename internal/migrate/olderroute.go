@@ -23,7 +23,7 @@ func (t *translation) trafficRoute(o *object) (map[string]any, string) {
 		return nil, "its destinations are more than services by name"
 	}
 	for _, service := range services {
-		if external := t.external(o.mesh, map[string]any{kind.ServiceTag: service}); external != nil {
+		if external := t.externalWithTags(o.mesh, map[string]any{kind.ServiceTag: service}); external != nil {
 			return nil, fmt.Sprintf("its destination is %s", external)
 		}
 	}
@@ -73,7 +73,7 @@ func (t *translation) trafficRoute(o *object) (map[string]any, string) {
 // there is none.
 func (t *translation) backend(o *object, tags map[string]any) (ref map[string]any, made []*object, reason string) {
 	service := text(tags[kind.ServiceTag])
-	ofPod := tagOfPods.FindStringSubmatch(service)
+	ofPod := kind.TagOfPods.FindStringSubmatch(service)
 	switch {
 	case service == "" || service == anyService:
 		return nil, nil, "its destination is more than a service by name"
