@@ -57,7 +57,7 @@ func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 		Rows: Rows{p}, Inspector: &Inspector{c}, Proxies: proxies, Additions: additions, Acks: acks,
 		Drains:    newDrains(p, acks, callbacks, log),
 		published: p, publisher: publisher, callbacks: callbacks,
-		retention: retention{state: g, log: log, callbacks: callbacks},
+		retention: retention{state: g, log: log, callbacks: callbacks, former: formerEndpoints{}},
 		faults:    faults{state: g, log: log},
 		lists:     newOwnLists(g),
 	}

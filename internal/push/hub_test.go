@@ -223,6 +223,89 @@ func TestAnEndpointThatLosesItsInboundsIsRetained(t *testing.T) {
 	}
 }
 
+// TestEndpointsThatLoseTheirInboundsOneByOne: where Dataplanes lose their inbounds one after the other, those that still
+// drain when the list becomes empty are retained with the last one. An endpoint whose drain is over is not, nor one that
+// its owner, its probe or its agent excludes, nor one that has become an endpoint of the service again.
+func TestEndpointsThatLoseTheirInboundsOneByOne(t *testing.T) {
+	address := map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
+	removed := func(name string) resource.Any {
+		return kind.Dataplanes.Make(mesh, name, kind.Dataplane{Networking: kind.Networking{Address: address[name]}})
+	}
+	changed := func(name string, change func(*kind.DataplaneListenerStatus)) resource.Any {
+		o := serving(name, address[name], 8080).(*resource.Object[kind.DataplaneListenerStatus])
+		change(&o.Spec)
+		return o
+	}
+	for what, c := range map[string]struct {
+		between []resource.Any // after the loss of a and before that of b
+		want    string
+	}{
+		"nothing else": {nil, "a b c"},
+		"a has drained": {[]resource.Any{changed("a", func(s *kind.DataplaneListenerStatus) { s.Inbounds = nil })},
+			"b c"},
+		"the probe of a fails": {[]resource.Any{changed("a", func(s *kind.DataplaneListenerStatus) {
+			s.Inbounds[0].Unhealthy = true
+		})}, "b c"},
+		"the agent of a drains": {[]resource.Any{changed("a", func(s *kind.DataplaneListenerStatus) {
+			s.Draining = true
+		})}, "b c"},
+		"a is of another service":         {[]resource.Any{server("a", "10.0.0.1", "other", 8080)}, "b c"},
+		"a has no endpoint any more":      {[]resource.Any{server("a", "10.0.0.1", "other", 9090)}, "a b c"},
+		"a is back, and goes as the last": {[]resource.Any{server("a", "10.0.0.1", "blue", 8080)}, "a b c"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			hub, _, _ := newHub(t, never{})
+			hub.callbacks.DrainTime = time.Hour
+			put(hub, web("blue"))
+			for name, at := range address {
+				put(hub, server(name, at, "blue", 8080), serving(name, at, 8080))
+			}
+			has := func() string {
+				var names []string
+				list := endpoints(t, hub)
+				for _, name := range []string{"a", "b", "c"} {
+					if strings.Contains(list, address[name]) {
+						names = append(names, name)
+					}
+				}
+				return strings.Join(names, " ")
+			}
+			put(hub, removed("a"))
+			if got := has(); got != "b c" {
+				t.Fatalf("a has no inbound, and the list is %s", got)
+			}
+			put(hub, c.between...)
+			put(hub, removed("b"))
+			put(hub, removed("c"))
+			if strings.HasPrefix(what, "a is back") {
+				if got := has(); got != "a" {
+					t.Fatalf("a is back, and the list is %s", got)
+				}
+				put(hub, removed("a"))
+			}
+			if got := has(); got != c.want {
+				t.Errorf("the list is %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRetainedEndpointsEndWithTheirRow: endpoints that were retained are not retained again when their row is removed
+// and nothing else serves.
+func TestRetainedEndpointsEndWithTheirRow(t *testing.T) {
+	hub, kept, _ := newHub(t, never{})
+	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))
+	put(hub, web("green"))
+	if got := endpoints(t, hub); !strings.Contains(got, "10.0.0.1") {
+		t.Fatalf("the list was emptied: %s", got)
+	}
+	row := (<-kept)[0].Key()
+	hub.Apply(mirror.Batch{Removed: []resource.Key{row}})
+	if got := endpoints(t, hub); strings.Contains(got, "10.0.0.1") {
+		t.Errorf("the row is removed, and the list is %s", got)
+	}
+}
+
 func TestAListThatIsEmptiedBeforeItsClientsAreBackIsRetained(t *testing.T) {
 	hub, _, _ := newLonelyHub(t, never{}, nil)
 	put(hub, web("blue"), server("blue", "10.0.0.1", "blue", 8080), serving("blue", "10.0.0.1", 8080))

@@ -20,6 +20,7 @@ type retention struct {
 	state     *graph.State
 	log       *slog.Logger
 	callbacks *Callbacks
+	former    formerEndpoints
 }
 
 // rows returns the rows that follow from a commit at once, computed from the table before and after it. put are the
@@ -28,7 +29,7 @@ func (k *retention) rows(before *table.Reader, changes *table.Changes, put []res
 	now time.Time) []resource.Any {
 	after := table.Eval(k.state.Tables.DB.Snapshot())
 	var own []resource.Any
-	own = joinRows(own, k.endpoints(after, changes, now))
+	own = joinRows(own, k.endpoints(before, after, changes, now))
 	own = joinRows(own, k.sniRoutes(before, after, changes, now))
 	own = joinRows(own, k.externalServices(before, after, changes, now))
 	own = joinRows(own, k.spiffeIDs(after, changes, now))
@@ -52,15 +53,16 @@ func storeRows[S any](k *retention, rows []*resource.Object[S],
 	}()
 }
 
-// endpoints returns rows with the former endpoints of lists that a change of membership alone has emptied.
-func (k *retention) endpoints(after *table.Reader, changes *table.Changes,
+// endpoints returns rows with the former endpoints of lists that changes of membership alone have emptied.
+func (k *retention) endpoints(before, after *table.Reader, changes *table.Changes,
 	now time.Time) []*resource.Object[kind.RetainedEndpoints] {
 	var rows []*resource.Object[kind.RetainedEndpoints]
 	for t := range table.Transitions(k.state.Services.Endpoints, changes) {
-		if t.Old == nil || len(t.Old.Endpoints) == 0 || len(t.New.Endpoints) > 0 {
+		former := k.former.follow(k.state, before, after, t.Key, t.Old, t.New)
+		if len(former) == 0 {
 			continue
 		}
-		if row := k.state.Services.RetainEndpoints(after, t.Key, t.Old.Endpoints, now); row != nil {
+		if row := k.state.Services.RetainEndpoints(after, t.Key, former, now); row != nil {
 			k.log.Info("former endpoints are retained until new ones are ready", "destination", t.Key, "endpoints",
 				len(row.Spec.Endpoints))
 			rows = append(rows, row)
