@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
@@ -413,5 +415,39 @@ func TestChangesOfSNIs(t *testing.T) {
 	set := s.Proxies.Proxy.Get(r, dataplaneKey("web-1")).Group.Policies
 	if snis := s.Proxies.SNIsOf(r, set, to); snis != nil {
 		t.Errorf("without a MeshTCPRoute, connections are routed by the SNIs %v", snis)
+	}
+}
+
+// TestPrioritiesWithoutServers: after the own zone, a priority whose zones have no Available service is empty while any other zone has one,
+// and has its ingresses where none has.
+func TestPrioritiesWithoutServers(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/multizone-without-servers.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := graphtest.Load(t, archive)
+	r := table.Eval(s.Tables.DB.Snapshot())
+	to := func(zone string) kind.Failover {
+		return kind.Failover{To: kind.ToZones{Type: kind.OnlyZones, Zones: []string{zone}}}
+	}
+	for name, want := range map[string]string{
+		"web": "[10.0.0.6] [] []",
+		"api": "[] [] [192.168.0.2]",
+		"db":  "[] [192.168.0.3] [192.168.0.2]",
+	} {
+		d := *s.Services.DestinationOf(r, service.MultiZoneKey("default", name).At(80))
+		d.Effective.LoadBalancing.LocalityAwareness = &kind.LocalityAwareness{
+			CrossZone: &kind.CrossZone{Failover: []kind.Failover{to("north"), to("west")}}}
+		var priorities []string
+		for _, list := range d.Lists(true) {
+			var addresses []string
+			for _, e := range s.Services.Viewed(r, list).Endpoints {
+				addresses = append(addresses, e.Address)
+			}
+			priorities = append(priorities, fmt.Sprint(addresses))
+		}
+		if got := strings.Join(priorities, " "); got != want {
+			t.Errorf("the priorities of %s have %s, want %s", name, got, want)
+		}
 	}
 }

@@ -198,13 +198,13 @@ func (s *Stage) isMultiZoneServer(r *table.Reader, proxy state.ProxyKey, key Des
 	return slices.ContainsFunc(selected, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
 }
 
-// availableIn returns the remote zones that have a server for one of the services.
+// availableIn returns the zones that have a server for one of the services, this zone included.
 func (s *Stage) availableIn(r *table.Reader, selected []SelectedService) map[string]bool {
 	available := map[string]bool{}
 	for _, t := range selected {
 		row := s.Row(t.Service)
 		service, ok := s.state.Services.Find(r, row.Mesh, row.Name)
-		if ok && t.Service.Zone != s.state.Zone && service.Spec.State == "Available" {
+		if ok && service.Spec.State == "Available" {
 			available[t.Service.Zone] = true
 		}
 	}
@@ -212,7 +212,8 @@ func (s *Stage) availableIn(r *table.Reader, selected []SelectedService) map[str
 }
 
 // IngressesOfMembers returns the ingresses of the remote zones with a selected service of a MeshMultiZoneService's
-// port.
+// port. A zone whose services have no server is excluded while another zone has one, also where that is the own zone:
+// a retry in the excluded zone would fail, and one in the other zone may succeed.
 func (s *Stage) IngressesOfMembers(r *table.Reader, key DestinationKey) []Endpoint {
 	return s.ingressesOf(r, key, nil)
 }
@@ -224,11 +225,6 @@ func (s *Stage) ingressesOf(r *table.Reader, key DestinationKey, zones []string)
 		return nil
 	}
 	_, selected := s.selectedServices(r, key.On(""))
-	if zones != nil {
-		selected = slices.DeleteFunc(selected, func(t SelectedService) bool {
-			return !slices.Contains(zones, t.Service.Zone)
-		})
-	}
 	available := s.availableIn(r, selected)
 	var ingresses []zoneroute.Hop
 	seen := map[string]bool{}
