@@ -402,15 +402,83 @@ func TestFormerEndpointsGoWhenTheNewOnesServeOrInTime(t *testing.T) {
 			t.Error("held for longer than five minutes")
 		}
 	})
-	t.Run("at once when its probe fails", func(t *testing.T) {
-		w, retained := begin(t, "10.0.0.2")
-		sick := w.serves("blue-1", "10.0.0.1").(*resource.Object[kind.DataplaneListenerStatus])
-		sick.Spec.Inbounds[0].Unhealthy = true
-		w.put(sick)
-		if retained() {
-			t.Error("a former endpoint whose application is dead is still published")
-		}
-	})
+	for what, change := range map[string]func(*kind.DataplaneListenerStatus){
+		"its probe fails":               func(s *kind.DataplaneListenerStatus) { s.Inbounds[0].Unhealthy = true },
+		"its proxy drains":              func(s *kind.DataplaneListenerStatus) { s.Draining = true },
+		"its listener is removed":       func(s *kind.DataplaneListenerStatus) { s.Inbounds = nil },
+		"its listener has another port": func(s *kind.DataplaneListenerStatus) { s.Inbounds[0].Port++ },
+	} {
+		t.Run("at once when "+what, func(t *testing.T) {
+			w, retained := begin(t, "10.0.0.2")
+			w.put(w.changed(w.serves("blue-1", "10.0.0.1"), change))
+			if retained() {
+				t.Error("the former endpoint is still published")
+			}
+			w.reconcile("RetainedEndpoints", "web-8080")
+			if _, ok := w.plan.State.Tables.RetainedEndpoints.Find(w.reader(), "default", "web-8080"); ok {
+				t.Error("no former endpoint is left, and their row is")
+			}
+		})
+	}
+}
+
+// changed returns a listener status with a change.
+func (w *world) changed(o resource.Any, change func(*kind.DataplaneListenerStatus)) resource.Any {
+	status := o.(*resource.Object[kind.DataplaneListenerStatus])
+	change(&status.Spec)
+	return status
+}
+
+// TestSuccessorsOfFormerEndpoints: former endpoints stay while a Ready new member of the same port serves and fails its
+// probe, drains, or has no listener. Members of other ports, and those that are not Ready, are not waited for.
+func TestSuccessorsOfFormerEndpoints(t *testing.T) {
+	sick := func(s *kind.DataplaneListenerStatus) { s.Inbounds[0].Unhealthy = true }
+	drains := func(s *kind.DataplaneListenerStatus) { s.Draining = true }
+	none := func(s *kind.DataplaneListenerStatus) { s.Inbounds = nil }
+	notReady := func(d *kind.Dataplane) { d.Networking.Inbound[0].State = kind.NotReady }
+	otherPort := func(d *kind.Dataplane) { d.Networking.Inbound[0].Port = 9090 }
+	same := func(*kind.Dataplane) {}
+	type successor struct {
+		dataplane func(*kind.Dataplane)
+		status    func(*kind.DataplaneListenerStatus)
+	}
+	serves := successor{same, func(*kind.DataplaneListenerStatus) {}}
+	for what, c := range map[string]struct {
+		successors []successor
+		stays      bool
+	}{
+		"none":                   {nil, true},
+		"one that serves":        {[]successor{serves}, false},
+		"one whose probe fails":  {[]successor{{same, sick}}, true},
+		"one that drains":        {[]successor{{same, drains}}, true},
+		"one without a listener": {[]successor{{same, none}}, true},
+		"one that serves, and one whose probe fails": {[]successor{serves, {same, sick}}, true},
+		"one that serves, and one that is NotReady":  {[]successor{serves, {notReady, none}}, false},
+		"one that serves, and one of another port":   {[]successor{serves, {otherPort, none}}, false},
+		"one that is NotReady":                       {[]successor{{notReady, serves.status}}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWorld(t, "241.0.0.0/8")
+			w.put(kind.MeshServices.Make("default", "web", kind.MeshService{
+				Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "green"}},
+				Ports:    []kind.ServicePort{{Port: 8080}},
+			}), w.dataplane("blue-1", "10.0.0.1", "blue"), w.serves("blue-1", "10.0.0.1"))
+			for i, s := range c.successors {
+				name, address := fmt.Sprintf("green-%d", i), fmt.Sprintf("10.0.1.%d", i+1)
+				dp := w.dataplane(name, address, "green").(*resource.Object[kind.Dataplane])
+				s.dataplane(&dp.Spec)
+				w.put(dp, w.changed(w.serves(name, address), s.status))
+			}
+			destination := service.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
+			w.put(w.plan.State.Services.RetainEndpoints(w.reader(), destination, []service.Endpoint{{Address: "10.0.0.1",
+				Port: 8080, Proxy: state.ProxyKey{Mesh: "default", Name: "blue-1"}}}, w.now))
+			w.reconcile("RetainedEndpoints", "web-8080")
+			_, stays := w.plan.State.Tables.RetainedEndpoints.Find(w.reader(), "default", "web-8080")
+			if stays != c.stays {
+				t.Errorf("the former endpoint stays: %t, want %t", stays, c.stays)
+			}
+		})
+	}
 }
 
 func TestAGeneratedServiceIsAdmitted(t *testing.T) {
