@@ -1,8 +1,13 @@
 package convert
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+
+	"weft/internal/kube/podmeta"
+	"weft/kind"
+	"weft/resource"
 )
 
 // TestSelects: a selector selects Pods with all of its labels. Where only ignored labels differ, the Pod has an Ignored
@@ -51,6 +56,113 @@ func TestMeshOfASidecar(t *testing.T) {
 	}
 	if got := settings.MeshOf(&Pod{}, &Around{}); got != "prod" {
 		t.Errorf("a Pod that names no mesh is in %s, want prod", got)
+	}
+}
+
+// TestMeshOfAPod: the label of the object precedes its annotation, and both precede those of the Namespace. The mesh of
+// the stored Dataplane of this Pod precedes all of them, and that of a former Pod of its name counts for nothing.
+func TestMeshOfAPod(t *testing.T) {
+	settings := Settings{DefaultMesh: "prod"}
+	stored := func(uid string) *resource.Object[kind.Dataplane] {
+		dp := kind.Dataplanes.Make("stored", "web-1.shop", kind.Dataplane{})
+		dp.Labels = map[string]string{kind.PodUIDLabel: uid}
+		return dp
+	}
+	mesh := func(name string) map[string]string { return map[string]string{podmeta.MeshKey: name} }
+	for _, c := range []struct {
+		own, namespace Meta
+		stored         *resource.Object[kind.Dataplane]
+		want, service  string
+	}{
+		{Meta{Labels: mesh("a"), Annotations: mesh("b")}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "a", "a"},
+		{Meta{Annotations: mesh("b")}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "b", "b"},
+		{Meta{}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "c", "c"},
+		{Meta{}, Meta{Annotations: mesh("d")}, nil, "d", "d"},
+		{Meta{}, Meta{}, nil, "prod", "prod"},
+		{Meta{Labels: mesh("a")}, Meta{}, stored("u1"), "stored", "a"},
+		{Meta{Annotations: mesh("b")}, Meta{}, stored("u0"), "b", "b"},
+	} {
+		pod, namespace := &Pod{Meta: c.own}, &Namespace{Meta: c.namespace}
+		pod.UID = "u1"
+		if got := settings.MeshOf(pod, &Around{Namespace: namespace, Stored: c.stored}); got != c.want {
+			t.Errorf("the mesh of a Pod with %v in a Namespace with %v is %s, want %s", c.own, c.namespace, got, c.want)
+		}
+		if got := settings.MeshOfService(&Service{Meta: c.own}, namespace); got != c.service {
+			t.Errorf("the mesh of a Service with %v in a Namespace with %v is %s, want %s", c.own, c.namespace, got,
+				c.service)
+		}
+	}
+}
+
+// TestAdvertisedAddressOfAFormerPod: while its load balancer has no address, a zone ingress keeps the address that the
+// stored resource of this Pod has. The address of a former Pod of its name is not taken over, nor one for a Service
+// without an address outside the cluster.
+func TestAdvertisedAddressOfAFormerPod(t *testing.T) {
+	const namespace = "kuma-system"
+	settings := Settings{DefaultMesh: "default", SystemNamespace: namespace}
+	const ofMesh, ofAll = `"k8s.kuma.io/zone-proxy-type": "ingress"`, `"kuma.io/ingress": "enabled"`
+	pod := func(labels, annotations string) *Pod {
+		p, err := DecodePod([]byte(`{"metadata": {"name": "in", "namespace": "` + namespace + `", "uid": "u1", "labels": ` +
+			`{"app": "in"` + labels + `}, "annotations": {` + annotations + `}}, "spec": {"containers": [{"name": "in", "ports": ` +
+			`[{"containerPort": 10001}]}]}, "status": {"podIP": "10.42.0.1"}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	service := func(of, labels string) Serves {
+		s, err := DecodeService([]byte(`{"metadata": {"name": "in", "namespace": "` + namespace + `", "labels": {` +
+			labels + `}}, "spec": {"type": "` + of + `", "selector": {"app": "in"}, "ports": [{"port": 10001, "targetPort": 10001}]}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Serves{Service: s}
+	}
+	for _, c := range []struct {
+		of, uid, advertised, want string
+	}{
+		{"LoadBalancer", "u1", "203.0.113.1", "203.0.113.1:30001"},
+		{"LoadBalancer", "u0", "203.0.113.1", ""},
+		{"LoadBalancer", "", "203.0.113.1", ""},
+		{"LoadBalancer", "u1", "", ""},
+		{"NodePort", "u1", "203.0.113.1", "203.0.113.1:30001"},
+		{"NodePort", "u0", "203.0.113.1", ""},
+		{"ClusterIP", "u1", "203.0.113.1", ""},
+	} {
+		around := func(labels string) *Around {
+			return &Around{Namespace: &Namespace{}, Services: []Serves{service(c.of, labels)},
+				HasMesh: func(string) bool { return true }, ReadyNodes: func() []*Node { return nil },
+				Routed: func(string) RoutedProtocols { return RoutedProtocols{} }}
+		}
+		labels := map[string]string{kind.PodUIDLabel: c.uid}
+		a := around(ofMesh)
+		a.Stored = kind.Dataplanes.Make("default", "in."+namespace, kind.Dataplane{Networking: kind.Networking{
+			ZoneIngress: &kind.ZoneIngressSection{Address: "10.42.0.9", Port: 10001, AdvertisedAddress: c.advertised,
+				AdvertisedPort: 30001}}})
+		a.Stored.Labels = labels
+		got := ""
+		if dp := settings.Proxy(pod(", "+ofMesh, ""), a).Dataplane; dp != nil && dp.Spec.Networking.ZoneIngress != nil {
+			z := dp.Spec.Networking.ZoneIngress
+			got = fmt.Sprintf("%s:%d", z.AdvertisedAddress, z.AdvertisedPort)
+		}
+		if got != c.want {
+			t.Errorf("%+v: the Pod of a mesh advertises %q", c, got)
+		}
+
+		a = around("")
+		a.StoredIngress = kind.ZoneIngresses.Make("", "in."+namespace, kind.ZoneIngress{
+			Networking: kind.ZoneIngressNetworking{Address: "10.42.0.9", Port: 10001, AdvertisedAddress: c.advertised,
+				AdvertisedPort: 30001}})
+		a.StoredIngress.Labels = labels
+		got = ""
+		if ingress := settings.Proxy(pod("", ofAll), a).ZoneIngress; ingress != nil &&
+			ingress.Spec.Networking.AdvertisedAddress != "" {
+			n := &ingress.Spec.Networking
+			got = fmt.Sprintf("%s:%d", n.AdvertisedAddress, n.AdvertisedPort)
+		}
+		if got != c.want {
+			t.Errorf("%+v: the Pod of every mesh advertises %q", c, got)
+		}
 	}
 }
 

@@ -119,6 +119,63 @@ func input(pod []byte) Input {
 	}
 }
 
+// TestMeshOfAPod: the label of the Pod precedes its annotation, and both precede those of the Namespace. An annotation
+// gets a warning.
+func TestMeshOfAPod(t *testing.T) {
+	mesh := func(name string) map[string]string {
+		if name == "" {
+			return nil
+		}
+		return map[string]string{meshLabel: name}
+	}
+	for _, c := range []struct {
+		label, annotation, namespaceLabel, namespaceAnnotation, want string
+	}{
+		{"a", "b", "c", "d", "a"},
+		{"", "b", "c", "d", "b"},
+		{"", "", "c", "d", "c"},
+		{"", "", "", "d", "d"},
+		{"", "b", "", "", "b"},
+		{"", "", "", "", "default"},
+	} {
+		pod, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{
+			"name": "web", "labels": mesh(c.label), "annotations": mesh(c.annotation)},
+			"spec": map[string]any{"containers": []any{map[string]any{"name": "web", "image": "web:1"}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in := input(pod)
+		in.HasMesh = func(string) bool { return true }
+		in.Namespace.Annotations = mesh(c.namespaceAnnotation)
+		if c.namespaceLabel != "" {
+			in.Namespace.Labels[meshLabel] = c.namespaceLabel
+		}
+		result, err := Inject(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var patched core.Pod
+		if err := json.Unmarshal(applied(t, pod, result.Patch), &patched); err != nil {
+			t.Fatal(err)
+		}
+		if got := patched.Labels[meshLabel]; got != c.want {
+			t.Errorf("%+v: the mesh is %s", c, got)
+		}
+		sidecar := patched.Spec.InitContainers[len(patched.Spec.InitContainers)-1]
+		if !slices.Contains(sidecar.Args, "--mesh="+c.want) {
+			t.Errorf("%+v: the sidecar has the arguments %v", c, sidecar.Args)
+		}
+		warnings := strings.Join(result.Warnings, "\n")
+		for of, annotation := range map[string]string{"Pod": c.annotation, "Namespace": c.namespaceAnnotation} {
+			want := annotation != ""
+			if strings.Contains(warnings, "the annotation kuma.io/mesh of the "+of+" is deprecated") != want {
+				t.Errorf("%+v: a warning about the annotation of the %s: want %t; the warnings are %q", c, of, want,
+					warnings)
+			}
+		}
+	}
+}
+
 // applied returns a Pod after a patch.
 func applied(t testing.TB, pod, patch []byte) []byte {
 	t.Helper()
