@@ -50,6 +50,10 @@ func (l *checker) policy(o resource.Any) {
 		if unmatched := effect.Unmatched; len(unmatched) > len(effect.Rejected) {
 			l.found(policyWithoutEffect, object, "%s", strings.Join(unmatched[:min(len(unmatched), 3)], "; "))
 		}
+	case inspect.ModificationFails:
+		if unmatched := effect.Unmatched; len(unmatched) > len(effect.Rejected) { // Accepted says the rejected ones
+			l.found(policyWithoutEffect, object, "%s: %s", effect.Reason, effect.Message)
+		}
 	case inspect.ShadowPolicy, kind.CostTooHigh, inspect.LeftOut: // Accepted says why
 	case inspect.NoProxySelected, inspect.NoSectionSelected:
 		l.found(selectorMatchesNothing, object, "%s", effect.Message)

@@ -42,7 +42,7 @@ func (rs *Reports) leftOut(key state.ProxyKey) []AppliedLeftOut {
 	}
 	for _, of := range kind.Policies() {
 		for _, costly := range rs.costlyPolicies(proxy.PoliciesKey{Kind: of.Describe().Name, Mesh: key.Mesh}, key) {
-			add(costly, kind.CostTooHigh, "it "+rs.State.Proxies.CostReason(rs.r, costly))
+			add(costly, kind.CostTooHigh, rs.State.Proxies.CostReason(rs.r, costly))
 		}
 	}
 	for _, m := range rs.modified(proxy.WholeOf(key)) {

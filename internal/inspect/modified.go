@@ -3,6 +3,7 @@ package inspect
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/internal/policy"
 	"weft/internal/proxy"
@@ -50,7 +51,9 @@ func (rs *Reports) modificationNotes(key state.ProxyKey) []string {
 		if m.Matches == 0 {
 			text = fmt.Sprintf("appendModifications[%d] matches nothing of this proxy", at)
 		}
-		notes = append(notes, text)
+		if m.Matches > 0 || len(m.Problems) == 0 {
+			notes = append(notes, text)
+		}
 		for _, problem := range m.Problems {
 			notes = append(notes, fmt.Sprintf("appendModifications[%d] fails: %s", at, problem))
 		}
@@ -64,6 +67,7 @@ type modifications struct {
 	changed        int // proxies
 	matches        []int
 	everyMesh      []bool // by modification: it concerns resources of every mesh
+	fails          []bool // by modification: it fails for a proxy
 	problems       []string
 	rejected       []string // those of the problems that Envoy would reject the result
 }
@@ -76,7 +80,7 @@ func (p *policyEffect) modify(own []policy.Part) modifications {
 		return all
 	}
 	n := len(own[0].Conf.(*kind.ProxyPatchConf).AppendModifications)
-	all.matches, all.everyMesh = make([]int, n), make([]bool, n)
+	all.matches, all.everyMesh, all.fails = make([]int, n), make([]bool, n), make([]bool, n)
 	keys := p.proxies()
 	for _, key := range keys[:min(len(keys), maxExamined)] {
 		all.add(p.key, p.modifiedOf(proxy.WholeKey{Mesh: p.key.Mesh, Proxy: key}))
@@ -150,6 +154,7 @@ func (all *modifications) add(of resource.Key, modified []Modified) {
 		matches += m.Matches
 		all.matches[m.Index] += m.Matches
 		all.everyMesh[m.Index] = all.everyMesh[m.Index] || m.OfEveryMesh
+		all.fails[m.Index] = all.fails[m.Index] || len(m.Problems) > 0
 		for _, problem := range m.Problems {
 			all.problems = append(all.problems, fmt.Sprintf("appendModifications[%d] fails: %s", m.Index, problem))
 		}
@@ -179,7 +184,7 @@ func (all *modifications) unmatched() []string {
 			texts = append(texts, fmt.Sprintf("appendModifications[%d] is about resources by which a ZoneIngress or "+
 				"ZoneEgress serves every mesh, and does not apply to them; use a Dataplane with "+
 				"networking.zoneIngress or networking.zoneEgress", i))
-		} else if n == 0 {
+		} else if n == 0 && !all.fails[i] {
 			texts = append(texts, fmt.Sprintf("appendModifications[%d] matches nothing of %s", i, all.reason()))
 		}
 	}
@@ -193,6 +198,10 @@ func (p *policyEffect) modifies(own []policy.Part) {
 		return
 	}
 	p.effect.Unmatched, p.effect.Rejected = all.unmatched(), all.rejected
+	if all.changed == 0 && len(all.problems) > 0 {
+		p.without(ModificationFails, "%s", strings.Join(all.problems[:min(len(all.problems), 3)], "; "))
+		return
+	}
 	if all.changed == 0 && all.more == 0 {
 		p.without(NothingMatched, "its modifications match nothing of %s", all.reason())
 		return

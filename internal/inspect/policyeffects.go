@@ -27,6 +27,7 @@ const (
 	Overridden        = "Overridden"
 	NotApplicable     = "NotApplicable"
 	NothingMatched    = "NothingMatched"
+	ModificationFails = "ModificationFails"
 	LeftOut           = "LeftOut"
 )
 
@@ -229,7 +230,7 @@ func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 		return p, own
 	}
 	if reason := e.State.Proxies.CostReason(e.r, key); reason != "" {
-		p.without(kind.CostTooHigh, "it %s", reason)
+		p.without(kind.CostTooHigh, "it is left out: %s", reason)
 		return p, own
 	}
 	p.count()
@@ -270,7 +271,10 @@ func (e *PolicyEffect) rejectedResults() []kind.Condition {
 // reject the configuration, is the last one.
 func (e *PolicyEffects) Accepted(o resource.Any) []kind.Condition {
 	var all []kind.Condition
-	text := cmp.Or(e.State.Proxies.CostReason(e.r, o.Key()), excessText(o))
+	text := excessText(o)
+	if reason := e.State.Proxies.CostReason(e.r, o.Key()); reason != "" {
+		text = "is left out: " + reason
+	}
 	if text != "" {
 		all = append(all, kind.Condition{Type: kind.AcceptedCondition, Status: "False", Reason: kind.CostTooHigh,
 			Message: text})

@@ -50,7 +50,7 @@ func (s *Stage) costs(r *table.Reader, key PoliciesKey) []Costly {
 		owner := p.Owner()
 		bound := rows.Costs.Bound(owner.Producer)
 		if spent[owner]+cost > bound {
-			left = append(left, Costly{p.Key.Name, fmt.Sprintf("is left out: a proxy that sends to all its services "+
+			left = append(left, Costly{p.Key.Name, fmt.Sprintf("a proxy that sends to all its services "+
 				"would have %d %s by it and %d by the policies %s before it, and at most %d are allowed; write "+
 				"smaller values, or select fewer services", cost, rows.Costs.Unit, spent[owner], owner, bound)})
 			continue
