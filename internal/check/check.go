@@ -100,16 +100,18 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 // Run returns all findings.
 func Run(w World) *Report {
 	l := newChecker(w)
-	l.controlPlane()
-	l.storeOutage()
-	l.operatorsUnset()
+	if w.Mesh == "" {
+		l.controlPlane()
+		l.storeOutage()
+		l.operatorsUnset()
+		l.zones()
+		l.zoneProxies()
+		l.sidecars()
+	}
 	l.ownWrites()
-	l.zones()
 	l.longerNames()
 	l.zoneProxyNamespaces()
-	l.zoneProxies()
 	l.hostNames()
-	l.sidecars()
 	for mesh := range w.State.Tables.Meshes.All(w.Snapshot) {
 		if w.Mesh == "" || w.Mesh == mesh.Name {
 			l.mesh(mesh.Name)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
@@ -64,6 +65,47 @@ func TestWorlds(t *testing.T) {
 		if !seen[p.ID] {
 			t.Errorf("no world has the problem %s", p.ID)
 		}
+	}
+}
+
+// TestOneMesh: the findings about one mesh are those of all meshes about it, and no proxy of another mesh is examined.
+func TestOneMesh(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			archive, err := txtar.ParseFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := world(t, archive)
+			all := check.Run(w)
+			meshes := []string{"without-resources"}
+			for m := range w.State.Tables.Meshes.All(w.Snapshot) {
+				meshes = append(meshes, m.Name)
+			}
+			insight := w.Insight
+			for _, mesh := range meshes {
+				w.Mesh = mesh
+				w.Insight = func(key state.ProxyKey) *kind.DataplaneInsight {
+					if key.Mesh != mesh {
+						t.Errorf("the proxy %s is examined for the mesh %s", key, mesh)
+					}
+					return insight(key)
+				}
+				var want []check.Finding
+				for _, f := range all.Findings {
+					if f.Object.Mesh == mesh || f.Object.Type == kind.Meshes.Name && f.Object.Name == mesh {
+						want = append(want, f)
+					}
+				}
+				if diff := cmp.Diff(want, check.Run(w).Findings, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("the mesh %s (-want +got):\n%s", mesh, diff)
+				}
+			}
+		})
 	}
 }
 

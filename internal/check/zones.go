@@ -75,7 +75,7 @@ func (l *checker) longerNames() {
 		if !kind.HasSyncedName(info) || info.Hidden || info.ReadOnly {
 			continue
 		}
-		for o := range tables.From(l.Snapshot, info.Name, "", "") {
+		for o := range tables.From(l.Snapshot, info.Name, l.Mesh, "") {
 			meta := o.Envelope()
 			if !tables.HasLongerName(meta) {
 				continue
