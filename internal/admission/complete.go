@@ -101,6 +101,10 @@ func (w *Writer) setLabels(o resource.Any, stored *current, controlPlane bool) r
 	if _, written := meta.Labels[kind.NamespaceLabel]; written && protected[kind.NamespaceLabel] == "" {
 		problems.Add("labels["+kind.NamespaceLabel+"]", "has no meaning outside Kubernetes; leave it out")
 	}
+	if role := meta.Labels[policy.RoleLabel]; role != "" && role != policy.SystemRole && w.isPolicyOfMachines(o) {
+		problems.Add("labels["+policy.RoleLabel+"]", "is %q, the role of a policy in a namespace of Kubernetes, and a "+
+			"policy without a namespace has the role %s; leave it out", role, policy.SystemRole)
+	}
 	if !controlPlane && meta.Labels[kind.ManagedBy] == kind.GeneratedBy && !generated(stored) {
 		problems.Add("labels["+kind.ManagedBy+"]", "%q marks what the control plane makes; leave it out",
 			kind.GeneratedBy)
@@ -116,6 +120,12 @@ func (w *Writer) setLabels(o resource.Any, stored *current, controlPlane bool) r
 	}
 	meta.Labels = labels
 	return problems
+}
+
+// isPolicyOfMachines reports whether a resource is a policy that no user writes on Kubernetes.
+func (w *Writer) isPolicyOfMachines(o resource.Any) bool {
+	_, ok := kind.ByName(o.Key().Kind).(kind.Policy)
+	return ok && w.env != kind.Kubernetes
 }
 
 // protectedLabels are the labels that a user cannot choose, empty where a resource does not have them.

@@ -272,3 +272,26 @@ func TestTheExemptionOfAMeshStays(t *testing.T) {
 		t.Errorf("an exemption without an end: %v", err)
 	}
 }
+
+// TestRolesWithoutNamespaces: a policy without a namespace has the role system, and no other one may be written.
+func TestRolesWithoutNamespaces(t *testing.T) {
+	const timeout = `{type: MeshTimeout, mesh: m, name: t, labels: {kuma.io/policy-role: %s}, spec: {to: [{targetRef: ` +
+		`{kind: Mesh}, default: {idleTimeout: 1s}}]}}`
+	for role, want := range map[string]string{
+		"system":         "",
+		"consumer":       `labels[kuma.io/policy-role]: is "consumer", the role of a policy in a namespace of Kubernetes`,
+		"producer":       `is "producer", the role of a policy in a namespace of Kubernetes, and a policy without a namespace has`,
+		"workload-owner": `is "workload-owner"`,
+	} {
+		rows := memory.New(memory.Options{})
+		writer := admission.New(rows, admission.Options{Zone: "east"})
+		if _, err := writer.Put(t.Context(), parse(t, `{type: Mesh, name: m}`), admission.Change{}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := writer.Put(t.Context(), parse(t, fmt.Sprintf(timeout, role)), admission.Change{})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("the role %s: %v, want %q", role, err, want)
+		}
+		_ = rows.Close()
+	}
+}
