@@ -43,7 +43,7 @@ With --canary the resources are policies, and apply to the proxies with the labe
   cat web.yaml | weft apply -f -
   weft apply -f edited.yaml --if-unchanged
   weft apply -f timeout.yaml --canary version=v2`,
-		Args: cobra.NoArgs,
+		Args: filesByFlag,
 		RunE: func(command *cobra.Command, _ []string) error {
 			manifests, invalid := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
 			if len(manifests) == 0 {

@@ -36,6 +36,9 @@ func newDeleteCommand(r *remote) *cobra.Command {
 			case len(from.files) == 0 && len(args) == 2:
 				return r.deleteOne(command, removal(c, dryRun), args[0], args[1])
 			}
+			if len(args) == 1 {
+				return fmt.Errorf("name a KIND and a NAME, or files with -f: %s -f %s", command.CommandPath(), args[0])
+			}
 			return errors.New("name a KIND and a NAME, or files with -f")
 		},
 	}

@@ -127,7 +127,8 @@ func (r *remote) diffRequest(command *cobra.Command, from *sources, args []strin
 		request.Delete = []rest.ResourceName{{Type: d.Describe().Name, Mesh: r.meshOf(d), Name: args[1]}}
 		return request, nil
 	case len(args) > 0:
-		return request, errors.New("name a KIND and a NAME together with --delete, or files with -f")
+		return request, fmt.Errorf("name a KIND and a NAME together with --delete, or files with -f: weft diff -f %s",
+			args[0])
 	case len(from.files) == 0:
 		return request, nil
 	}

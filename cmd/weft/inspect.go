@@ -94,7 +94,11 @@ var overviewHeading = []string{"NAME", "STATE", "LISTENERS", "CONNECTED", "CONFI
 func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 	insight := o.DataplaneInsight
 	state, connected := "offline", "-"
-	if since, ok := connectedSince(insight); ok {
+	since, ok := connectedSince(insight)
+	if !ok && sync.Connected && sync.ConnectedSince != nil { // the insight is stored a moment later
+		since, ok = sync.ConnectedSince.Time, true
+	}
+	if ok {
 		state, connected = "online", age(now.Sub(since))+" ago"
 		if len(insight.ReadyListeners) == 0 && len(o.Dataplane.Networking.Inbound) > 0 {
 			state = "not serving"

@@ -37,7 +37,7 @@ docs/kubernetes.md lists the values. An unknown value is an error.`,
   weft install control-plane --zone east --set controlPlane.replicas=2 | kubectl apply --server-side -f -
   weft install control-plane --mode global | kubectl apply --server-side -f -
   weft install control-plane --values values.yaml | kubectl diff --server-side -f -`,
-		Args: cobra.NoArgs,
+		Args: filesByFlag,
 		RunE: func(command *cobra.Command, _ []string) error {
 			flags := map[string]any{"createNamespace": true}
 			for _, flag := range []struct{ name, path, text string }{

@@ -52,7 +52,7 @@ which apply and migrate read too.`,
   kumactl export --profile federation-with-policies | weft migrate -f -
   weft migrate -f export/ -o json
   weft migrate -f export.yaml --format kubernetes | kubectl apply -f -`,
-		Args: cobra.NoArgs,
+		Args: filesByFlag,
 	}
 	o := outputFlag(command, asYAML, asJSON)
 	command.Flags().StringArrayVarP(&from.files, "file", "f", nil,

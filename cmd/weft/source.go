@@ -36,6 +36,14 @@ func (s *sources) flags(command *cobra.Command) {
 		"KEY=VALUE, for {{ KEY }} in the documents; may be given several times")
 }
 
+// filesByFlag rejects arguments of a command that reads files by -f.
+func filesByFlag(command *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q; name a file with -f: %s -f %s", args[0], command.CommandPath(), args[0])
+}
+
 // document is one YAML or JSON document.
 type document struct {
 	source string

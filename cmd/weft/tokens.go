@@ -113,7 +113,7 @@ the tags and addresses of its inbounds, and its zone proxy sections. The holder 
   weft generate dataplane-token --mesh shop --workload web --tag kuma.io/service=web    # for each instance of web
   weft generate dataplane-token --name egress-1 --proxy-type egress > egress-1.token
   weft generate dataplane-token --name web-1 --signing-key-path key.pem --kid 1`,
-		Args: cobra.NoArgs,
+		Args: filesByFlag,
 		RunE: func(command *cobra.Command, _ []string) error {
 			claims, err := want.claims(r.mesh, command.Flags().Changed("mesh"))
 			if err != nil {
