@@ -9,47 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"weft/internal/agent/kumaenv"
 )
-
-// kumaVariables are the variables of kuma-dp that set a flag of weft-dp run.
-var kumaVariables = []struct{ variable, flag string }{
-	{"KUMA_CONTROL_PLANE_URL", "cp-address"},
-	{"KUMA_CONTROL_PLANE_CA_CERT_FILE", "ca-cert-file"},
-	{"KUMA_DATAPLANE_PROXY_TYPE", "proxy-type"},
-	{"KUMA_DATAPLANE_RUNTIME_RESOURCE_PATH", "dataplane-file"},
-	{"KUMA_DATAPLANE_MESH", "mesh"},
-	{"KUMA_DATAPLANE_NAME", "name"},
-	{"KUMA_DATAPLANE_RUNTIME_TOKEN_PATH", "dataplane-token-file"},
-	{"KUMA_DATAPLANE_RUNTIME_BINARY_PATH", "envoy"},
-	{"KUMA_DATAPLANE_RUNTIME_CONCURRENCY", "concurrency"},
-	{"KUMA_DATAPLANE_RUNTIME_ENVOY_LOG_LEVEL", "envoy-log-level"},
-	{"KUMA_DATAPLANE_RUNTIME_ENVOY_COMPONENT_LOG_LEVEL", "envoy-component-log-level"},
-	{"KUMA_DATAPLANE_RESOURCES_MAX_MEMORY_BYTES", "envoy-max-memory"},
-	{"KUMA_READINESS_PORT", "readiness-port"},
-	{"KUMA_DNS_ENABLED", "dns-port"}, // before the port, which a disabled server does not have
-	{"KUMA_DNS_PROXY_PORT", "dns-port"},
-	{"KUMA_DNS_CORE_DNS_PORT", "dns-port"},
-}
-
-// kumaVariablesIgnored are variables of kuma-dp without effect here, with the reason. A trailing "_" stands for all
-// variables with the prefix. The first match counts.
-var kumaVariablesIgnored = []struct{ variable, reason string }{
-	{"KUMA_CONTROL_PLANE_CA_CERT", "the CA is read from a file, see --ca-cert-file"},
-	{"KUMA_CONTROL_PLANE_TLS_SKIP_VERIFY", "the certificate of the control plane is always verified"},
-	{"KUMA_CONTROL_PLANE_API_SERVER_URL", "weft-dp uses only the server for proxies, see --cp-address"},
-	{"KUMA_CONTROL_PLANE_RETRY_", "weft-dp retries until it is connected"},
-	{"KUMA_DATAPLANE_DRAIN_TIME", "the control plane sets the drain time: dpServer.drainTime"},
-	{"KUMA_DATAPLANE_RUNTIME_TOKEN", "the token is read from a file, see --dataplane-token-file"},
-	{"KUMA_DATAPLANE_RUNTIME_RESOURCE", "the Dataplane is read from a file, see --dataplane-file"},
-	{"KUMA_DATAPLANE_RUNTIME_TRANSPARENT_PROXY", "networking.transparentProxying of the Dataplane has it"},
-	{"KUMA_DATAPLANE_RUNTIME_SPIRE_", "a MeshIdentity has the socket of SPIRE"},
-	{"KUMA_DATAPLANE_RUNTIME_METRICS_", "weft-dp has no listener for metrics with a certificate of its own"},
-	{"KUMA_DATAPLANE_RUNTIME_", "weft-dp makes the configuration of Envoy itself"},
-	{"KUMA_DATAPLANE_RESILIENT_COMPONENT_", "weft-dp has its own times between attempts"},
-	{"KUMA_DATAPLANE_", "weft-dp has no such setting"},
-	{"KUMA_DNS_", "weft-dp serves DNS itself, see --dns-port"},
-	{"KUMA_APPLICATION_PROBE_PROXY_PORT", "see --probe-proxy-port"},
-}
 
 // kumaFlags are the flags of kuma-dp that weft-dp lacks, with what to write instead.
 var kumaFlags = map[string]string{
@@ -158,15 +120,15 @@ func readVariables(flags *pflag.FlagSet, environ []string) (warnings []string, e
 			continue
 		}
 		values[name] = value
-		if reason := reasonOf(name); reason != "" {
+		if reason := kumaenv.IgnoredReason(name); reason != "" {
 			warnings = append(warnings, name+" has no effect: "+reason)
 		}
 	}
 	given := func(flag string) bool { return flags.Changed(flag) }
 	byFile, byName := given("dataplane-file"), given("mesh") || given("name")
-	for _, known := range kumaVariables {
-		value, flag := values[known.variable], known.flag
-		if known.variable == "KUMA_DNS_ENABLED" {
+	for _, known := range kumaenv.Flags {
+		value, flag := values[known.Variable], known.Flag
+		if known.Variable == "KUMA_DNS_ENABLED" {
 			if enabled, err := strconv.ParseBool(value); err != nil || enabled {
 				continue // the port decides
 			}
@@ -178,31 +140,16 @@ func readVariables(flags *pflag.FlagSet, environ []string) (warnings []string, e
 		case flag == "envoy-max-memory" && value == "0":
 			continue // in Kuma no value, and here too little
 		case flag == "dataplane-file" && byName:
-			warnings = append(warnings, known.variable+" has no effect: --mesh and --name are given")
+			warnings = append(warnings, known.Variable+" has no effect: --mesh and --name are given")
 			continue
 		case (flag == "mesh" || flag == "name") && byFile:
-			warnings = append(warnings, known.variable+" has no effect: the file of the Dataplane has it")
+			warnings = append(warnings, known.Variable+" has no effect: the file of the Dataplane has it")
 			continue
 		}
 		if err := flags.Set(flag, value); err != nil {
-			return nil, fmt.Errorf("%s, which sets --%s: %w", known.variable, flag, err)
+			return nil, fmt.Errorf("%s, which sets --%s: %w", known.Variable, flag, err)
 		}
 		byFile = byFile || flag == "dataplane-file"
 	}
 	return warnings, nil
-}
-
-// reasonOf returns the reason why a variable has no effect; empty: it has, or is of another program.
-func reasonOf(name string) string {
-	for _, known := range kumaVariables {
-		if known.variable == name {
-			return ""
-		}
-	}
-	for _, known := range kumaVariablesIgnored {
-		if known.variable == name || strings.HasSuffix(known.variable, "_") && strings.HasPrefix(name, known.variable) {
-			return known.reason
-		}
-	}
-	return ""
 }

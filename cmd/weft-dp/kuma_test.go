@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"weft/internal/agent/kumaenv"
 )
 
 // namesOfKuma returns the flags and the variables of kuma-dp 2.14.
@@ -89,10 +91,10 @@ func TestEachFlagOfARedirectionOfKumaIsOneOrNamesWhatReplacesIt(t *testing.T) {
 func TestEachVariableOfKumaSetsAFlagOrHasAReason(t *testing.T) {
 	_, variables := namesOfKuma(t)
 	sets := map[string]bool{}
-	for _, known := range kumaVariables {
-		sets[known.variable] = true
-		if newRunCommand().Flags().Lookup(known.flag) == nil {
-			t.Errorf("%s sets --%s, which is no flag", known.variable, known.flag)
+	for _, known := range kumaenv.Flags {
+		sets[known.Variable] = true
+		if newRunCommand().Flags().Lookup(known.Flag) == nil {
+			t.Errorf("%s sets --%s, which is no flag", known.Variable, known.Flag)
 		}
 	}
 	for _, variable := range variables {

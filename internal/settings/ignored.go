@@ -5,31 +5,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"weft/internal/agent/kumaenv"
 )
-
-// agentVariables are the variables of the agent beside a proxy, which may share its environment with a control plane. A
-// trailing "_" stands for all variables with the prefix.
-var agentVariables = []string{
-	"KUMA_CONTROL_PLANE_URL",
-	"KUMA_CONTROL_PLANE_CA_CERT",
-	"KUMA_CONTROL_PLANE_CA_CERT_FILE",
-	"KUMA_CONTROL_PLANE_TLS_SKIP_VERIFY",
-	"KUMA_CONTROL_PLANE_API_SERVER_URL",
-	"KUMA_CONTROL_PLANE_RETRY_",
-	"KUMA_READINESS_PORT",
-	"KUMA_DATAPLANE_",
-	"KUMA_DNS_",
-	"KUMA_APPLICATION_PROBE_PROXY_",
-}
-
-func ofAgent(name string) bool {
-	for _, known := range agentVariables {
-		if covers(known, name) {
-			return true
-		}
-	}
-	return false
-}
 
 // ignoredSettings are settings of Kuma without effect here, with the reason. A trailing "_" stands for all variables
 // with the prefix. The first match counts.
@@ -222,7 +200,7 @@ func rejected(name, value string) error {
 // withoutMeaning returns the reason why a variable of Kuma has no effect.
 func withoutMeaning(name string) (reason string, ok bool) {
 	for _, known := range ignoredSettings {
-		if covers(known.name, name) {
+		if kumaenv.Covers(known.name, name) {
 			return known.reason, true
 		}
 	}
@@ -243,8 +221,4 @@ func hasIgnored(path string) bool {
 // branchWithoutMeaning returns the reason why all keys below a path have no effect.
 func branchWithoutMeaning(path string) (reason string, ok bool) {
 	return withoutMeaning(variableOf(path) + "_")
-}
-
-func covers(known, name string) bool {
-	return known == name || strings.HasSuffix(known, "_") && strings.HasPrefix(name, known)
 }

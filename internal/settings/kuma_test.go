@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"weft/internal/access"
+	"weft/internal/agent/kumaenv"
 )
 
 // kumaSetting is a setting of Kuma's control plane.
@@ -75,7 +76,7 @@ func TestKumasDefaultSettingsStart(t *testing.T) {
 // TestKumasVariablesAreKnown: each variable of Kuma's control plane is a setting, or has a reason why it has no effect.
 func TestKumasVariablesAreKnown(t *testing.T) {
 	for _, s := range kumaSettings(t) {
-		if s.variable == "-" || ofAgent(s.variable) {
+		if s.variable == "-" || kumaenv.Has(s.variable) {
 			continue
 		}
 		if _, ok := byEnv[s.variable]; ok {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"weft/internal/agent/kumaenv"
 )
 
 // parseFile parses the YAML file. Its error names every key that is neither a setting nor one of Kuma's; the warnings
@@ -187,7 +189,7 @@ func parseEnviron(environ []string) (values []Value, warnings []string, fault er
 			warnings = append(warnings, fmt.Sprintf("%s has no effect: %s", name, reason))
 			continue
 		}
-		if ofAgent(name) || isServiceLink(name, value) {
+		if kumaenv.Has(name) || isServiceLink(name, value) {
 			continue
 		}
 		faults = append(faults,
