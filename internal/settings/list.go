@@ -344,21 +344,52 @@ func network(field func(*Settings) *netip.Prefix) func(*Settings, string) error 
 		if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is4() || prefix.Bits() > 30 {
 			return errors.New("is not an IPv4 network of at least four addresses, such as 241.0.0.0/8")
 		}
+		if at, of := unroutable(prefix); of != "" {
+			return fmt.Errorf("has addresses of %s (%s), which no machine routes; use a network such as 241.0.0.0/8", at,
+				of)
+		}
 		*field(s) = prefix
 		return nil
 	}
+}
+
+// unroutableNetworks are the networks to which no machine sends a connection of an application. The rest of 240.0.0.0/4
+// is reserved, and routed: the default ranges are there.
+var unroutableNetworks = []struct {
+	at netip.Prefix
+	of string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "this network"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "the own machine"},
+	{netip.MustParsePrefix("169.254.0.0/16"), "a link"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast"},
+	{netip.MustParsePrefix("255.255.255.255/32"), "broadcast"},
+	{netip.MustParsePrefix("::/127"), "the own machine"},
+	{netip.MustParsePrefix("::ffff:0:0/96"), "mapped IPv4"},
+	{netip.MustParsePrefix("fe80::/10"), "a link"},
+	{netip.MustParsePrefix("ff00::/8"), "multicast"},
+}
+
+// unroutable returns a network without routes with which a network shares addresses, and what it is of; "" without one.
+func unroutable(network netip.Prefix) (at netip.Prefix, of string) {
+	for _, n := range unroutableNetworks {
+		if n.at.Overlaps(network) {
+			return n.at, n.of
+		}
+	}
+	return netip.Prefix{}, ""
 }
 
 // networkIPv6 parses an IPv6 network whose addresses can embed an IPv4 address.
 func networkIPv6(field func(*Settings) *netip.Prefix) func(*Settings, string) error {
 	return func(s *Settings, v string) error {
 		prefix, err := netip.ParsePrefix(v)
-		address := prefix.Addr()
-		if err != nil || prefix != prefix.Masked() || !address.Is6() || prefix.Bits() > 96 {
+		if err != nil || prefix != prefix.Masked() || !prefix.Addr().Is6() || prefix.Bits() > 96 {
 			return errors.New("is not an IPv6 network of 96 bits or less, such as fd00:fd00::/96")
 		}
-		if address.Is4In6() || address.IsUnspecified() || address.IsMulticast() || address.IsLinkLocalUnicast() {
-			return errors.New("has addresses that no machine routes; use a network such as fd00:fd00::/96")
+		if at, of := unroutable(prefix); of != "" {
+			return fmt.Errorf("has addresses of %s (%s), which no machine routes; use a network such as fd00:fd00::/96",
+				at, of)
 		}
 		*field(s) = prefix
 		return nil
