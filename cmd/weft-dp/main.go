@@ -71,7 +71,8 @@ func newRunCommand() *cobra.Command {
 
 SIGTERM or Ctrl-C starts a drain: clients stop sending requests to the proxy, the drain time of the control plane
 passes, and Envoy ends when no connection is open. The exit code is 0. A drain takes 85 seconds at most. A second
-signal ends weft-dp and Envoy at once. weft-dp restarts an Envoy that dies. If Envoy never becomes ready, or dies
+signal ends weft-dp and Envoy at once; the next weft-dp of this user removes the folder weft-dp-* that it leaves in
+TMPDIR. weft-dp restarts an Envoy that dies. If Envoy never becomes ready, or dies
 more than 5 times in a minute, weft-dp ends with Envoy's exit code.
 
 If the Dataplane has transparentProxying, weft-dp serves DNS on 127.0.0.1 and ::1. It resolves the mesh's host
