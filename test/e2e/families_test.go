@@ -19,14 +19,8 @@ func TestAMachineWithoutIPv6HasNoAddressOfIt(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)
 	w.apply(secured)
-	w.apply(`
-type: MeshService
-mesh: default
-name: web
-spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
-`)
-	router := newMachine(t)
-	router.forwardPackets()
+	w.apply(webService)
+	router := newRouter(t)
 	server, both, client := w.redirected(router, "server", "2"), w.redirected(router, "both", "4"),
 		w.redirected(router, "client", "3")
 	client.enable("ipv6/conf/all/disable_ipv6")
@@ -100,18 +94,12 @@ func TestMachinesWithIPv6AloneReachEveryService(t *testing.T) {
 	wantRoot(t)
 	t.Parallel()
 	w := newInstance(t, int(subnets.Add(1)))
-	router := newMachine(t)
-	router.forwardPackets()
+	router := newRouter(t)
 	w.machine = onIPv6(router, "plane", "1")
 	w.startPlane()
 	w.cpAddress = fmt.Sprintf("https://[fd00:1::2]:%d", w.dpPort)
 	w.apply(secured)
-	w.apply(`
-type: MeshService
-mesh: default
-name: web
-spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
----
+	w.apply(webService + `---
 type: MeshMultiZoneService
 mesh: default
 name: everywhere
@@ -170,8 +158,7 @@ networking: {zoneEgress: {address: "fd00:4::2", port: 10002}}
 func TestZonesWithIPv6AloneReachEachOther(t *testing.T) {
 	wantRoot(t)
 	t.Parallel()
-	router := newMachine(t)
-	router.forwardPackets()
+	router := newRouter(t)
 	place := func(name, net string, settings ...string) *world {
 		w := newInstance(t, 0, settings...)
 		w.machine = onIPv6(router, name, net)

@@ -24,13 +24,10 @@ name: %s
 spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 18080, appProtocol: http}]}
 `, name))
 	}
-	router := newMachine(t)
-	router.forwardPackets()
+	router := newRouter(t)
 	server := w.redirected(router, "server", "2")
 	client := w.redirected(router, "client", "3")
-	w.serve(server.listen(t, serverAddress+":18080"), "web")
-	dataplane := transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}}`)
-	sidecar := w.proxyOn(server, "default", "server", dataplane)
+	dataplane, sidecar := w.serveWeb(server)
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
 	url := "http://" + serverAddress + ":18080/"

@@ -17,8 +17,7 @@ func TestHostilePassthrough(t *testing.T) {
 	a := newAttack(t, "an application or a stranger uses the passthrough of a transparent proxy as somebody else")
 	w := newWorld(t)
 	w.apply(secured)
-	router := newMachine(t)
-	router.forwardPackets()
+	router := newRouter(t)
 	client := w.redirected(router, "client", "3")
 	// A tunnel to the control plane from its loopback address, like one of SSH.
 	forward(router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.apiPort)), nil,

@@ -13,18 +13,10 @@ func TestARenamedZoneKeepsItsVirtualIPs(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)
 	w.apply(secured)
-	w.apply(`
-type: MeshService
-mesh: default
-name: web
-spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
-`)
-	router := newMachine(t)
-	router.forwardPackets()
+	w.apply(webService)
+	router := newRouter(t)
 	server, client := w.redirected(router, "server", "2"), w.redirected(router, "client", "3")
-	w.serve(server.listen(t, serverAddress+":18080"), "web")
-	w.proxyOn(server, "default", "server",
-		transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}}`))
+	w.serveWeb(server)
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 	url := "http://" + w.virtualIP("web") + "/"
 	w.responds(client.fetch, url, "web ")

@@ -144,8 +144,7 @@ type machines struct {
 func newMachines(t *testing.T) *machines {
 	wantRoot(t)
 	w := newWorld(t)
-	ms := &machines{world: w, router: newMachine(t)}
-	ms.router.forwardPackets()
+	ms := &machines{world: w, router: newRouter(t)}
 	w.apply(secured + "---\n" + timeoutPolicy(withoutTimeout))
 	for i, name := range []string{"web-1", "web-2"} {
 		m, address := ms.routedMachine(name, i+1)

@@ -79,8 +79,7 @@ func TestDrillRequestsArriveLateAtADrainedInbound(t *testing.T) {
 	// The longest drain time: a request arrives later than its delay on a busy machine.
 	w := newInstance(t, int(subnets.Add(1)), "KUMA_DP_SERVER_DRAIN_TIME=20s")
 	w.startPlane()
-	ms := &machines{world: w, router: newMachine(t)}
-	ms.router.forwardPackets()
+	ms := &machines{world: w, router: newRouter(t)}
 	m := models()[0]
 	w.apply(m.mesh + m.lettingIn("client", "web") + m.lettingIn("tester", "web-preview") +
 		"---" + service("web", httpPort) + "---" + service("web-preview", httpPort))

@@ -17,6 +17,30 @@ const (
 	router6AtClient = "fd00:3::1"
 )
 
+// webService is a MeshService of the inbounds of web, at port 18080.
+const webService = `
+type: MeshService
+mesh: default
+name: web
+spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
+`
+
+// newRouter returns a machine that forwards packets, outside the mesh.
+func newRouter(t *testing.T) *machine {
+	t.Helper()
+	router := newRouter(t)
+	return router
+}
+
+// serveWeb runs the server of [webService] and its proxy on a machine behind the router, and returns its Dataplane and
+// its agent.
+func (w *world) serveWeb(server *machine) (dataplane string, agent *process) {
+	w.t.Helper()
+	w.serve(server.listen(w.t, serverAddress+":18080"), "web")
+	dataplane = transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}}`)
+	return dataplane, w.proxyOn(server, "default", "server", dataplane)
+}
+
 // redirected returns a machine behind the router whose connections go through its proxy, by rules with these flags.
 func (w *world) redirected(router *machine, name, net string, flags ...string) *machine {
 	w.t.Helper()
@@ -63,12 +87,7 @@ func TestRedirectedConnectionsGoThroughTheMesh(t *testing.T) {
 	wantRoot(t)
 	w := newWorld(t)
 	w.apply(secured)
-	w.apply(`
-type: MeshService
-mesh: default
-name: web
-spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, targetPort: 18080, appProtocol: http}]}
----
+	w.apply(webService + `---
 type: MeshService
 mesh: default
 name: six
@@ -84,8 +103,7 @@ mesh: default
 name: tcp6
 spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, targetPort: 18087, appProtocol: tcp}]}
 `)
-	router := newMachine(t)
-	router.forwardPackets()
+	router := newRouter(t)
 	server := w.redirected(router, "server", "2", "--exclude-inbound-ports", "18082")
 	client := w.redirected(router, "client", "3", "--redirect-all-dns-traffic", "--exclude-outbound-ports", "19001")
 	outside, outside6, direct := "http://"+routerAtClient+":19000/", "http://["+router6AtClient+"]:19000/",

@@ -30,8 +30,7 @@ const globalAddress = "10.0.0.2"
 func newFederation(t *testing.T) *federation {
 	wantRoot(t)
 	t.Parallel()
-	f := &federation{t: t, router: newMachine(t)}
-	f.router.forwardPackets()
+	f := &federation{t: t, router: newRouter(t)}
 	f.global = f.place("global", "KUMA_MODE=global")
 	f.global.startPlane()
 	return f
