@@ -28,7 +28,7 @@ func TestOverviewOfAConnectedProxy(t *testing.T) {
 			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "online 1s ago"},
 		{"connected, not stored yet, without a listener", kind.DataplaneInsight{},
 			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "not serving 1s ago"},
-		{"connected elsewhere", kind.DataplaneInsight{ReadyListeners: []string{"10.0.0.1:80"},
+		{"connected to another replica", kind.DataplaneInsight{ReadyListeners: []string{"10.0.0.1:80"},
 			Subscriptions: []kind.Subscription{{ConnectTime: *ago(time.Minute)}}}, dpserver.Live{}, "online 1m ago"},
 		{"connected again", kind.DataplaneInsight{ReadyListeners: []string{"10.0.0.1:80"},
 			Subscriptions: []kind.Subscription{{ConnectTime: *ago(time.Hour), DisconnectTime: ago(time.Minute)}}},

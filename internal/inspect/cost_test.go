@@ -220,7 +220,8 @@ func TestPoliciesThatAProxyIsWithout(t *testing.T) {
 		}
 		return strings.Join(texts, "\n")
 	}
-	const cost = "MeshLoadBalancingStrategy default/costly CostTooHigh a proxy that sends to all its services would have"
+	const cost = "MeshLoadBalancingStrategy default/costly CostTooHigh a proxy that sends to all its services would " +
+		"have"
 	if got, want := of("web-1"), cost+"\nMeshTimeout default/rejected RejectedByProxy Envoy rejects the route r with "+
 		"it"; got != want {
 		t.Errorf("web-1 is without\n%s\nwant\n%s", got, want)

@@ -223,9 +223,9 @@ func TestAnEndpointThatLosesItsInboundsIsRetained(t *testing.T) {
 	}
 }
 
-// TestEndpointsThatLoseTheirInboundsOneByOne: where Dataplanes lose their inbounds one after the other, those that still
-// drain when the list becomes empty are retained with the last one. An endpoint whose drain is over is not, nor one that
-// its owner, its probe or its agent excludes, nor one that has become an endpoint of the service again.
+// TestEndpointsThatLoseTheirInboundsOneByOne: where Dataplanes lose their inbounds one after the other, those that
+// still drain when the list becomes empty are retained with the last one. An endpoint whose drain is over is not, nor
+// one that its owner, its probe or its agent excludes, nor one that is of another service.
 func TestEndpointsThatLoseTheirInboundsOneByOne(t *testing.T) {
 	address := map[string]string{"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.3"}
 	removed := func(name string) resource.Any {

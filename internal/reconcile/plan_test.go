@@ -470,8 +470,9 @@ func TestSuccessorsOfFormerEndpoints(t *testing.T) {
 				w.put(dp, w.changed(w.serves(name, address), s.status))
 			}
 			destination := service.DestinationKey{Mesh: "default", Zone: "east", Service: "web", Port: 8080}
-			w.put(w.plan.State.Services.RetainEndpoints(w.reader(), destination, []service.Endpoint{{Address: "10.0.0.1",
-				Port: 8080, Proxy: state.ProxyKey{Mesh: "default", Name: "blue-1"}}}, w.now))
+			former := []service.Endpoint{{Address: "10.0.0.1", Port: 8080,
+				Proxy: state.ProxyKey{Mesh: "default", Name: "blue-1"}}}
+			w.put(w.plan.State.Services.RetainEndpoints(w.reader(), destination, former, w.now))
 			w.reconcile("RetainedEndpoints", "web-8080")
 			_, stays := w.plan.State.Tables.RetainedEndpoints.Find(w.reader(), "default", "web-8080")
 			if stays != c.stays {

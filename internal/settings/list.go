@@ -345,8 +345,8 @@ func network(field func(*Settings) *netip.Prefix) func(*Settings, string) error 
 			return errors.New("is not an IPv4 network of at least four addresses, such as 241.0.0.0/8")
 		}
 		if at, of := unroutable(prefix); of != "" {
-			return fmt.Errorf("has addresses of %s (%s), which no machine routes; use a network such as 241.0.0.0/8", at,
-				of)
+			return fmt.Errorf("has addresses of %s (%s), which no machine routes; use a network such as 241.0.0.0/8",
+				at, of)
 		}
 		*field(s) = prefix
 		return nil

@@ -1,5 +1,6 @@
-// Package kumaenv has the environment variables of kuma-dp, the agent of Kuma: those that set a flag of weft-dp, and those
-// without effect. weft-dp reads them, and the control plane tells them from its own settings, whose prefix they share.
+// Package kumaenv has the environment variables of kuma-dp, the agent of Kuma: those that set a flag of weft-dp, and
+// those without effect. weft-dp reads them, and the control plane tells them from its own settings, whose prefix they
+// share.
 package kumaenv
 
 import "strings"
@@ -24,8 +25,8 @@ var Flags = []struct{ Variable, Flag string }{
 	{"KUMA_DNS_CORE_DNS_PORT", "dns-port"},
 }
 
-// ignored are the variables without effect, with the reason. A trailing "_" stands for all variables with the prefix. The
-// first match counts.
+// ignored are the variables without effect, with the reason. A trailing "_" stands for all variables with the prefix.
+// The first match counts.
 var ignored = []struct{ variable, reason string }{
 	{"KUMA_CONTROL_PLANE_CA_CERT", "the CA is read from a file, see --ca-cert-file"},
 	{"KUMA_CONTROL_PLANE_TLS_SKIP_VERIFY", "the certificate of the control plane is always verified"},

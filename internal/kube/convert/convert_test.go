@@ -74,7 +74,8 @@ func TestMeshOfAPod(t *testing.T) {
 		stored         *resource.Object[kind.Dataplane]
 		want, service  string
 	}{
-		{Meta{Labels: mesh("a"), Annotations: mesh("b")}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "a", "a"},
+		{Meta{Labels: mesh("a"), Annotations: mesh("b")}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "a",
+			"a"},
 		{Meta{Annotations: mesh("b")}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "b", "b"},
 		{Meta{}, Meta{Labels: mesh("c"), Annotations: mesh("d")}, nil, "c", "c"},
 		{Meta{}, Meta{Annotations: mesh("d")}, nil, "d", "d"},
