@@ -35,8 +35,8 @@ type PassthroughMatch struct {
 	// Domain for the name that the application uses: the SNI of TLS, or the host of HTTP requests. IP and CIDR for the
 	// address that it connects to.
 	Type string `json:"type" schema:"required enum=Domain|IP|CIDR"`
-	// A domain, which is stored in lower case, *.DOMAIN for all of its subdomains, or * for every domain; an IP address;
-	// or a CIDR block.
+	// A domain, which is stored in lower case, *.DOMAIN for all of its subdomains, or * for every domain; an IP
+	// address; or a CIDR block.
 	Value string `json:"value" schema:"required maxLength=253"`
 	// the port that the application connects to; by default every port
 	Port uint32 `json:"port,omitempty" schema:"port"`

@@ -77,7 +77,8 @@ func (w *Writer) externalWarnings(ctx context.Context, o *resource.Object[kind.M
 	}
 	if !w.hasIdentity(ctx, o.Mesh) {
 		warnings = append(warnings, fmt.Sprintf("mesh %q has no MeshIdentity and no mtls: external services are "+
-			"reached through zone egresses, which require mutual TLS, so no client can reach it until there is one", o.Mesh))
+			"reached through zone egresses, which require mutual TLS, so no client can reach it until there is one",
+			o.Mesh))
 	}
 	return warnings
 }

@@ -142,8 +142,9 @@ func (t *translation) externalTags(o *object, at string, outbound map[string]any
 		return fmt.Sprintf("leads to %s, which is not translated", external),
 			"write a backendRef to the MeshExternalService that replaces it"
 	case selected < len(external.members):
-		return fmt.Sprintf("selects %d of the %d ExternalServices that are %s, and a MeshExternalService has no tags",
-			selected, len(external.members), external.name), "write a MeshExternalService with their servers, and a backendRef to it"
+		reason = fmt.Sprintf("selects %d of the %d ExternalServices that are %s, and a MeshExternalService has no tags",
+			selected, len(external.members), external.name)
+		return reason, "write a MeshExternalService with their servers, and a backendRef to it"
 	}
 	delete(outbound, "tags")
 	outbound["backendRef"] = map[string]any{"kind": kind.MeshExternalServices.Name, "name": external.name}
