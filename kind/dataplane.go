@@ -256,6 +256,7 @@ var Dataplanes = &resource.Kind[Dataplane]{
 				"networking.zoneIngress.advertisedAddress",
 			"networking.transparentProxying.directAccessServices": "is not served by this release; list the " +
 				"destination in reachableBackends",
+			"networking.transparentProxying.reachableBackends.refs.namespace": "has no meaning here; use labels",
 			"probes":  "has no meaning here; use serviceProbe of the inbound",
 			"metrics": "has no effect: " + noMetricsYet,
 		},

@@ -148,6 +148,7 @@ var MeshIdentities = &resource.Kind[MeshIdentity]{
 		WrittenBy: resource.Operator,
 		Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaced: map[string]string{
+			"provider.extension":                     "has no meaning here; use the provider Bundled or Spire",
 			"provider.bundled.ca.certificate.file":   useASecret,
 			"provider.bundled.ca.certificate.envVar": useASecret,
 			"provider.bundled.ca.privateKey.file":    useASecret,

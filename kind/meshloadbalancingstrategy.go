@@ -149,12 +149,10 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 			Scope:     resource.Mesh,
 			WrittenBy: resource.Writer, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 			Older: withoutEmptyBalancers,
-			Replaced: map[string]string{
-				"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
-
+			Replaced: replacedInTargets(map[string]string{
 				"to.default.loadBalancer.ringHash.hashPolicies": olderHashPolicies,
 				"to.default.loadBalancer.maglev.hashPolicies":   olderHashPolicies,
-			},
+			}),
 		},
 		Validate: validateMeshLoadBalancingStrategy,
 	},

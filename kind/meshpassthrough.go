@@ -190,6 +190,8 @@ func wholeProxyReplaced() map[string]string {
 		"to":    ofProxy,
 		"from":  ofProxy,
 		"rules": ofProxy,
+
+		"targetRef.mesh": otherMesh,
 	}
 }
 

@@ -32,11 +32,20 @@ func checkTo[C any](c *checks, items []ToItem[C], target func(c *checks, at stri
 	}
 }
 
+// Messages about fields of Kuma's references.
+const (
+	otherMesh  = "has no meaning here; leave it out: a reference is to a resource of the policy's own mesh"
+	noGateways = "has no meaning here; leave it out: there are no built-in gateways"
+)
+
 // replacedInTargets returns the messages about fields of Kuma's targets that this release lacks, with those about
 // further fields of a kind.
 func replacedInTargets(more map[string]string) map[string]string {
 	replaced := map[string]string{
-		"to.targetRef.tags": "is not served by this release; use labels, which are those of the services",
+		"targetRef.mesh":          otherMesh,
+		"to.targetRef.mesh":       otherMesh,
+		"to.targetRef.proxyTypes": noGateways,
+		"to.targetRef.tags":       "is not served by this release; use labels, which are those of the services",
 	}
 	maps.Copy(replaced, more)
 	return replaced

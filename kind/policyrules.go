@@ -45,6 +45,10 @@ func inboundReplaced(others map[string]string) map[string]string {
 	others["from.targetRef.name"] = "is not served by this release; use rules[].matches.spiffeID"
 	others["from.targetRef.tags"] = "is not served by this release, since certificates have no tags; use " +
 		"rules[].matches.spiffeID"
+	for _, field := range []string{"labels", "mesh", "namespace", "proxyTypes", "sectionName"} {
+		others["from.targetRef."+field] = "is not served by this release; leave it out for every caller, or use " +
+			"rules[].matches.spiffeID"
+	}
 	return others
 }
 

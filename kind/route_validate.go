@@ -17,6 +17,11 @@ func replacedInRoutes(more map[string]string) map[string]string {
 		"to.rules.default.backendRefs.tags": "is not served by this release; use a MeshService of each version, " +
 			"selected by the labels of its servers",
 	})
+	replaced["to.rules.default.filters.requestMirror.backendRef.tags"] = replaced["to.rules.default.backendRefs.tags"]
+	for _, ref := range []string{"backendRefs", "filters.requestMirror.backendRef"} {
+		replaced["to.rules.default."+ref+".mesh"] = otherMesh
+		replaced["to.rules.default."+ref+".proxyTypes"] = noGateways
+	}
 	maps.Copy(replaced, more)
 	return replaced
 }

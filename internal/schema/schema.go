@@ -17,7 +17,7 @@ import (
 )
 
 //go:generate go run -C ../../tools ./gencomments ../kind ../internal/schema/comments.go
-//go:generate go test -run "TestPagesAreCurrent|TestBoundsPageIsCurrent" . -update
+//go:generate go test -run "TestPagesAreCurrent|TestBoundsPageIsCurrent|TestKumaFieldsAreCurrent" . -update
 
 // Draft is the dialect of every schema here.
 const Draft = "https://json-schema.org/draft/2020-12/schema"
