@@ -79,6 +79,7 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaced: map[string]string{
+				"targetRef.mesh":       otherMesh,
 				"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",
 				"rules.default.action": "has no meaning here; use allow, deny or allowWithShadowDeny",
 			},
@@ -329,7 +330,17 @@ func (c *checks) permissionMatch(at string, match PermissionMatch) {
 
 func (c *checks) sniMatch(at string, m *SNIMatch) {
 	c.oneOf(at+".type", m.Type, "Exact")
+	if !IsHostname(m.Value) && isKumaSNI(m.Value) {
+		c.add(at+".value", "%s is an SNI of Kuma; weft gives the service another one: write what "+
+			"status.zoneEgress.sni of the MeshExternalService shows", quote(m.Value))
+		return
+	}
 	c.hostname(at+".value", m.Value, "not a server name")
+}
+
+// isKumaSNI reports whether a name has a form of Kuma's SNIs: sni.extsvc.MESH.NAME.PORT, or NAME{TAG=VALUE}.
+func isKumaSNI(name string) bool {
+	return strings.HasPrefix(name, "sni.") || strings.Contains(name, "{")
 }
 
 func (c *checks) caller(at string, caller CallerMatch) {

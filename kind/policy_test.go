@@ -303,7 +303,8 @@ func TestMeshTrafficPermissionRejects(t *testing.T) {
 				`spec.rules[0].default.allow[0].spiffeID.value: "prod/" is not the beginning of SPIFFE IDs`}},
 		{"a prefix of no trust domain",
 			`{rules: [{default: {allow: [{spiffeID: {type: Prefix, value: "spiffe:///a"}}, {spiffeID: {type: Prefix, ` +
-				`value: "spiffe://A b/"}}]}}]}`, []string{
+				`value: "spiffe://A b/"}}, {spiffeID: {type: Prefix, value: "spiffe://"}}]}}]}`, []string{
+				"spec.rules[0].default.allow[2].spiffeID.value: is required",
 				"spec.rules[0].default.allow[0].spiffeID.value: is required",
 				"spec.rules[0].default.allow[1].spiffeID.value: \"A b\""}},
 		{"what is no longer, or comes later", `{from: [], rules: [{matches: [], default: {action: Allow, allow: []}}]}`,
@@ -318,12 +319,16 @@ func TestMeshTrafficPermissionRejects(t *testing.T) {
 			`spec.rules[0].default.allow[0].sni.value: "" is not a server name`,
 			`spec.rules[0].default.allow[1].sni.type: is "Prefix", want one of Exact`}},
 		{"matches", `{rules: [{matches: [{}, {sni: {}}, {sni: {type: Prefix, value: a.b}}, {sni: {type: Exact, ` +
-			`value: "*.mes"}}, {sni: {type: Exact, value: A.mes}}]}]}`, []string{
+			`value: "*.mes"}}, {sni: {type: Exact, value: A.mes}}, {sni: {type: Exact, value: sni.extsvc.shop.mail.443}}, ` +
+			`{sni: {type: Exact, value: "mail{mesh=shop}"}}]}]}`, []string{
 			"spec.rules[0].matches[0].sni: is required", "spec.rules[0].matches[1].sni.type: is required: Exact",
 			`spec.rules[0].matches[1].sni.value: "" is not a server name`,
 			`spec.rules[0].matches[2].sni.type: is "Prefix", want one of Exact`,
 			`spec.rules[0].matches[3].sni.value: "*.mes" is not a server name`,
-			`spec.rules[0].matches[4].sni.value: "A.mes" is not`}},
+			`spec.rules[0].matches[4].sni.value: "A.mes" is not`,
+			`spec.rules[0].matches[5].sni.value: "sni.extsvc.shop.mail.443" is an SNI of Kuma; weft gives the service ` +
+				`another one: write what status.zoneEgress.sni`,
+			`spec.rules[0].matches[6].sni.value: "mail{mesh=shop}" is an SNI of Kuma`}},
 	})
 }
 
