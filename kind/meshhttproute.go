@@ -197,6 +197,7 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 					"are no gateways",
 			}),
 		},
+		Default:  defaultMeshHTTPRoute,
 		Validate: validateMeshHTTPRoute,
 	},
 	Split: func(p *MeshHTTPRoute) Parts {
@@ -207,6 +208,21 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 		return parts
 	},
 	Statuses: policyStatuses("MeshHTTPRoute"),
+}
+
+// defaultMeshHTTPRoute removes the default weight of mirrors, where it has no meaning: clients of Kuma fill it in.
+func defaultMeshHTTPRoute(o *resource.Object[MeshHTTPRoute]) {
+	for i := range o.Spec.To {
+		for j := range o.Spec.To[i].Rules {
+			filters := o.Spec.To[i].Rules[j].Default.Filters
+			for n := range filters {
+				mirror := filters[n].RequestMirror
+				if mirror != nil && mirror.BackendRef.Weight != nil && *mirror.BackendRef.Weight == 1 {
+					mirror.BackendRef.Weight = nil
+				}
+			}
+		}
+	}
 }
 
 // BackendRefs returns the references of a route's conf to backends, those of mirrors too, each with its field below the

@@ -83,7 +83,7 @@ func TestMeshHTTPRouteRejects(t *testing.T) {
 			"spec.to[0].rules[0].default.filters: has a URLRewrite beside a RequestRedirect",
 			"spec.to[0].rules[0].default.backendRefs: has no meaning beside a RequestRedirect"}},
 		{"a mirror", `filters: [{type: RequestMirror, requestMirror: {backendRef: {kind: MeshExternalService, name: a, ` +
-			`weight: 1}, percentage: 101}}, {type: RequestRedirect, requestRedirect: {}}]`, []string{
+			`weight: 2}, percentage: 101}}, {type: RequestRedirect, requestRedirect: {}}]`, []string{
 			"spec.to[0].rules[0].default.filters[0].requestMirror.backendRef.weight: has no meaning",
 			"spec.to[0].rules[0].default.filters[0].requestMirror.percentage: is 101",
 			"spec.to[0].rules[0].default.filters[1].requestRedirect: leads to the URL of the request",

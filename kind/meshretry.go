@@ -104,9 +104,12 @@ type HostSelection struct {
 	// OmitPreviousHosts for an endpoint that was not tried before. OmitPreviousPriorities for another zone after some
 	// attempts, which is so for every MeshMultiZoneService, and has no meaning for other destinations
 	Predicate string `json:"predicate" schema:"required enum=OmitPreviousHosts|OmitPreviousPriorities"`
-	// UpdateFrequency is the number of attempts before another zone gets one; by default 2.
-	UpdateFrequency *int32 `json:"updateFrequency,omitempty" schema:"min=1 max=1000"`
+	// UpdateFrequency is the number of attempts before another zone gets one.
+	UpdateFrequency *int32 `json:"updateFrequency,omitempty" schema:"min=1 max=1000 default=2"`
 }
+
+// defaultUpdateFrequency is the default of HostSelection.UpdateFrequency.
+const defaultUpdateFrequency = 2
 
 // Predicates of a [HostSelection].
 const (
@@ -128,6 +131,7 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 					"the tags of endpoints; use OmitPreviousHosts",
 			}),
 		},
+		Default:  defaultMeshRetry,
 		Validate: validateMeshRetry,
 	},
 	Split: func(p *MeshRetry) Parts {
@@ -147,6 +151,24 @@ var (
 		"HttpMethodOptions", "HttpMethodPatch", "HttpMethodPost", "HttpMethodPut", "HttpMethodTrace"}
 	grpcRetryCauses = []string{"Canceled", "DeadlineExceeded", "Internal", "ResourceExhausted", "Unavailable"}
 )
+
+// defaultMeshRetry removes the frequencies that clients of Kuma fill in for each predicate: 0 where they have none, and
+// the default where it has no meaning.
+func defaultMeshRetry(o *resource.Object[MeshRetry]) {
+	for i := range o.Spec.To {
+		http := o.Spec.To[i].Default.HTTP
+		if http == nil {
+			continue
+		}
+		for j := range http.HostSelection {
+			rule := &http.HostSelection[j]
+			if n := rule.UpdateFrequency; n != nil && (*n == 0 || *n == defaultUpdateFrequency &&
+				rule.Predicate != OmitPreviousPriorities) {
+				rule.UpdateFrequency = nil
+			}
+		}
+	}
+}
 
 func validateMeshRetry(o *resource.Object[MeshRetry]) resource.Problems {
 	c := envelope(&o.Meta)

@@ -23,12 +23,12 @@ func TestMeshRetryRejects(t *testing.T) {
 			"spec.to[0].default.tcp: is about connections, and a MeshHTTPRoute has requests; leave it out",
 			`spec.to[1].targetRef.kind: is "MeshTCPRoute", want one of Mesh`}},
 		{"numbers", `{to: [{targetRef: {kind: Mesh}, default: {tcp: {maxConnectAttempt: 0}, http: {numRetries: 1001,
-			hostSelectionMaxAttempts: 0, hostSelection: [{predicate: OmitPreviousPriorities, updateFrequency: 0}]},
+			hostSelectionMaxAttempts: 0, hostSelection: [{predicate: OmitPreviousPriorities, updateFrequency: 1001}]},
 			grpc: {numRetries: 4000000000}}}]}`, []string{
 			"spec.to[0].default.tcp.maxConnectAttempt: is 0, want 1 to 1000",
 			"spec.to[0].default.http.numRetries: is 1001, want 0 to 1000",
 			"spec.to[0].default.http.hostSelectionMaxAttempts: is 0, want 1 to 1000",
-			"spec.to[0].default.http.hostSelection[0].updateFrequency: is 0, want 1 to 1000",
+			"spec.to[0].default.http.hostSelection[0].updateFrequency: is 1001, want 1 to 1000",
 			"spec.to[0].default.grpc.numRetries: is 4000000000, want 0 to 1000"}},
 		{"times", `{to: [{targetRef: {kind: Mesh}, default: {http: {perTryTimeout: 1us, backOff: {baseInterval: 0s,
 			maxInterval: 1ns}, rateLimitedBackOff: {resetHeaders: [{name: a, format: Seconds}], maxInterval: 0s}}}},
@@ -67,7 +67,7 @@ func TestMeshRetryRejects(t *testing.T) {
 			`spec.to[0].default.http.rateLimitedBackOff.resetHeaders[0].format: is "Minutes", want one of Seconds`,
 			"spec.to[0].default.http.rateLimitedBackOff.resetHeaders[1].format: is required"}},
 		{"endpoints", `{to: [{targetRef: {kind: Mesh}, default: {http: {hostSelection: [{predicate: OmitPreviousHosts,
-			updateFrequency: 2}, {predicate: OmitPreviousHosts}]}}}, {targetRef: {kind: Mesh}, default: {http: {
+			updateFrequency: 3}, {predicate: OmitPreviousHosts}]}}}, {targetRef: {kind: Mesh}, default: {http: {
 			hostSelection: [{predicate: OmitHostsWithTags}, {predicate: Random}]}}}]}`, []string{
 			"spec.to[0].default.http.hostSelection[0].updateFrequency: has no meaning here",
 			"spec.to[0].default.http.hostSelection[1].predicate: is OmitPreviousHosts again",
@@ -114,6 +114,31 @@ func TestRetriesThatContradictEachOther(t *testing.T) {
 		}
 		if got := of.Conflict(conf); !strings.HasPrefix(got, c.conflict) || (got == "") != (c.conflict == "") {
 			t.Errorf("%+v: the conflict is %q", c, got)
+		}
+	}
+}
+
+// TestFrequenciesThatClientsFillIn: clients of Kuma write 0 or the default for each predicate of a host selection.
+func TestFrequenciesThatClientsFillIn(t *testing.T) {
+	for _, test := range []struct {
+		predicate string
+		sent      int32
+		kept      bool
+	}{
+		{kind.OmitPreviousHosts, 2, false}, {kind.OmitPreviousHosts, 0, false},
+		{kind.OmitPreviousPriorities, 0, false}, {kind.OmitPreviousPriorities, 2, true},
+	} {
+		var spec kind.MeshRetry
+		spec.To = make([]kind.ToItem[kind.RetryConf], 1)
+		spec.To[0].TargetRef = kind.DestinationRef{Kind: "Mesh"}
+		spec.To[0].Default.HTTP = &kind.HTTPRetries{
+			HostSelection: []kind.HostSelection{{Predicate: test.predicate, UpdateFrequency: &test.sent}}}
+		o := kind.MeshRetries.Make("m", "r", spec)
+		if problems := kind.MeshRetries.Prepare(o); len(problems) > 0 {
+			t.Errorf("%+v: %v", test, problems)
+		}
+		if got := o.Spec.To[0].Default.HTTP.HostSelection[0].UpdateFrequency; (got != nil) != test.kept {
+			t.Errorf("%+v: the frequency is %v", test, got)
 		}
 	}
 }

@@ -384,7 +384,7 @@ var comments = map[string]string{
 	"HealthCheckConf.UnhealthyThreshold":            "UnhealthyThreshold is the number of failed checks in a row after which an endpoint gets no traffic. One response with a status that is not expected suffices.",
 	"HostSelection":                                 "HostSelection is one rule for the choice of the endpoint of a retry.",
 	"HostSelection.Predicate":                       "OmitPreviousHosts for an endpoint that was not tried before. OmitPreviousPriorities for another zone after some attempts, which is so for every MeshMultiZoneService, and has no meaning for other destinations",
-	"HostSelection.UpdateFrequency":                 "UpdateFrequency is the number of attempts before another zone gets one; by default 2.",
+	"HostSelection.UpdateFrequency":                 "UpdateFrequency is the number of attempts before another zone gets one.",
 	"HostnameGenerator":                             "HostnameGenerator gives a host name to each service that it selects. A service that several generators select has a host name from each.",
 	"HostnameGenerator.Selector":                    "Selector is the selector of the services. For the selector, the label kuma.io/origin is \"zone\" on a zone's own MeshServices, and \"global\" on MeshServices of other zones, which arrive through global.",
 	"HostnameGenerator.Template":                    "Template is the template of the host name. It may contain {{ .DisplayName }} (the service's name on its owner), {{ .Name }} (its name on this control plane), {{ .Namespace }} (on Kubernetes), {{ .Mesh }}, {{ .Zone }} and {{ label \"NAME\" }}.",
