@@ -30,7 +30,8 @@ func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind
 		rule := &p.Spec.Rules[i]
 		at := fmt.Sprintf("spec.rules[%d]", i)
 		entries := rule.Default.Entries()
-		switch withSNI := slices.IndexFunc(entries, hasSNI); {
+		withSNI := slices.IndexFunc(entries, hasSNI)
+		switch {
 		case hit.onlyIngresses() && len(entries) > 0:
 			warnings = append(warnings, at+": has no effect on a zone ingress, which is all that the target selects: "+
 				"it passes connections on unopened, and can't tell who calls; target the proxies of the services")
@@ -48,8 +49,26 @@ func (w *Writer) permissionWarnings(ctx context.Context, p *resource.Object[kind
 					"is denied to every caller, unless another rule allows it; to leave the others as they are, list "+
 					"the SNIs in matches too")
 		}
+		if hit.egress && (withSNI >= 0 || len(rule.Matches) > 0) {
+			warnings = append(warnings, w.atZoneEgresses(ctx, at, target)...)
+		}
 	}
 	return warnings
+}
+
+// atZoneEgresses warns of a rule with an SNI that has no effect at a ZoneEgress. A ZoneEgress is not a Dataplane, so
+// only policies that target the whole mesh apply to it.
+func (w *Writer) atZoneEgresses(ctx context.Context, at string, target *kind.TargetRef) []string {
+	if target == nil || target.Kind == "Mesh" {
+		return nil
+	}
+	rows, _, err := w.rows.List(ctx, kind.ZoneEgresses.Name)
+	if err != nil || len(rows) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: its SNIs have no effect at the %s: a ZoneEgress serves every mesh and is no "+
+		"Dataplane, so targetRef does not select it; leave targetRef out for a rule about external services", at,
+		rows[0].Key)}
 }
 
 // ruleWarnings warns of rules about callers that never match.
@@ -76,6 +95,8 @@ func (w *Writer) ruleWarnings(ctx context.Context, mesh string, parts kind.Parts
 			case m.SNI != nil && !hit.egress && (hit.inbound || hit.ingress):
 				warnings = append(warnings, at+".sni: is about an external service, which a zone egress serves, and "+
 					"the target selects no zone egress; it never matches")
+			case m.SNI != nil:
+				warnings = append(warnings, w.atZoneEgresses(ctx, at, parts.TargetRef)...)
 			}
 		}
 	}

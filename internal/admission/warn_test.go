@@ -133,6 +133,44 @@ func TestSelectorsThatSelectNothing(t *testing.T) {
 	}
 }
 
+// TestSNIsAtAZoneEgress: a ZoneEgress is no Dataplane, so a rule of Dataplanes about an external service has no effect
+// there. One of the whole mesh has.
+func TestSNIsAtAZoneEgress(t *testing.T) {
+	w, _ := newEastWriter(t)
+	put(t, w, `{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`)
+	put(t, w, `{type: Dataplane, mesh: m, name: ze, labels: {app: egress}, networking: {address: 10.0.0.1, `+
+		`zoneEgress: {address: 10.0.0.1, port: 10002}}}`)
+	const sni = `{type: Exact, value: a6b70ca98a72441a7.mail.443.m.esms}`
+	const id = `{type: Exact, value: "spiffe://m/a"}`
+	for _, policy := range []struct{ kind, rules string }{
+		{"MeshTrafficPermission", `[{matches: [{sni: ` + sni + `}], default: {allow: [{spiffeID: ` + id + `}]}}]`},
+		{"MeshTrafficPermission", `[{default: {allow: [{spiffeID: ` + id + `, sni: ` + sni + `}]}}]`},
+		{"MeshTimeout", `[{matches: [{sni: ` + sni + `}], default: {idleTimeout: 1m}}]`},
+		{"MeshRateLimit", `[{matches: [{sni: ` + sni + `}], default: {local: {tcp: {connectionRate: ` +
+			`{num: 1, interval: 1s}}}}}]`},
+	} {
+		const older = "no effect at the ZoneEgress older"
+		write := func(target string) string {
+			return strings.Join(put(t, w, `{type: `+policy.kind+`, mesh: m, name: p, spec: {`+target+`rules: `+
+				policy.rules+`}}`).Warnings, "\n")
+		}
+		const egresses = `targetRef: {kind: Dataplane, labels: {app: egress}}, `
+		if got := write(egresses); strings.Contains(got, older) {
+			t.Errorf("%s without a ZoneEgress: %q", policy.kind, got)
+		}
+		put(t, w, `{type: ZoneEgress, name: older, networking: {address: 10.0.0.2, port: 10002}}`)
+		if got := write(egresses); !strings.Contains(got, older) {
+			t.Errorf("%s of Dataplanes: %q, want a warning that it has %s", policy.kind, got, older)
+		}
+		if got := write(""); strings.Contains(got, older) {
+			t.Errorf("%s of the mesh: %q", policy.kind, got)
+		}
+		if err := w.Delete(t.Context(), kind.ZoneEgresses.Key("", "older"), admission.Change{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestRoutingWithoutZoneEgress: a write that turns it on warns of the zones that it cuts off.
 func TestRoutingWithoutZoneEgress(t *testing.T) {
 	const mesh = `{type: Mesh, name: m, routing: {zoneEgress: true}}`
