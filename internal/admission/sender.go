@@ -24,6 +24,8 @@ type Sender struct {
 	// OmitsZero is true for a program that drops zero values, of kinds that have their fields beside `type`: false, 0,
 	// "", empty lists and the first value of an enumeration.
 	OmitsZero bool
+	// Fills has the values that the program writes into fields that are absent, by field as in Lacks.
+	Fills map[string]string
 	// Removes are fields of Lacks that the user agrees to lose.
 	Removes []string
 }
@@ -163,6 +165,12 @@ func unchanged(written, o resource.Any, stored *current, s Sender) (bool, error)
 		dropZeros(a)
 		dropZeros(b)
 	}
+	if s.Name != "" {
+		for _, fields := range []map[string]any{a, b} {
+			dropFilled(fields, s.Fills)
+			dropWholeMesh(fields, d)
+		}
+	}
 	return reflect.DeepEqual(a, b), nil
 }
 
@@ -296,17 +304,22 @@ func cutLast(path string) (before, last string) {
 func significant(parent map[string]any, name string) bool {
 	switch value := parent[name].(type) {
 	case map[string]any:
-		if name != "tags" {
-			return true
-		}
-		return slices.ContainsFunc(slices.Collect(maps.Keys(value)), func(tag string) bool {
-			return !slices.Contains(computedTags, tag)
-		})
+		return name != "tags" || HasOwnTags(value)
 	case []any:
 		return len(value) > 0
 	default:
 		return name != "targetPort" || value != parent["port"]
 	}
+}
+
+// HasOwnTags reports whether tags of an inbound have others than those that the control plane sets.
+func HasOwnTags(tags map[string]any) bool {
+	for tag := range tags {
+		if !slices.Contains(computedTags, tag) {
+			return true
+		}
+	}
+	return false
 }
 
 func removeField(fields map[string]any, path string) {
@@ -338,5 +351,24 @@ func dropZeros(fields map[string]any) {
 			}
 		}
 		delete(fields, name)
+	}
+}
+
+// dropWholeMesh removes the target of a policy that is the one of an absent target.
+func dropWholeMesh(fields map[string]any, d resource.Descriptor) {
+	target, ok := fields["targetRef"].(map[string]any)
+	if _, policy := d.(kind.Policy); policy && ok && len(target) == 1 && target["kind"] == "Mesh" {
+		delete(fields, "targetRef")
+	}
+}
+
+// dropFilled removes the values that a sender writes into absent fields.
+func dropFilled(fields map[string]any, fills map[string]string) {
+	for path, value := range fills {
+		visitField(fields, path, func(parent map[string]any, name string) {
+			if fmt.Sprint(parent[name]) == value {
+				delete(parent, name)
+			}
+		})
 	}
 }

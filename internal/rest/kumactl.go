@@ -99,6 +99,33 @@ var kumactlDrops = map[string]dropped{
 	"MeshProxyPatch":  {after2: targets},
 }
 
+// kumactlFills has the defaults of Kuma's schemas, which every kumactl writes into the absent fields of what it reads.
+var kumactlFills = map[string]map[string]string{
+	"MeshService":          {"ports[].appProtocol": "tcp"},
+	"MeshMultiZoneService": {"ports[].appProtocol": "tcp"},
+	"MeshExternalService": {
+		"match.type": "HostnameGenerator", "match.protocol": "tcp",
+		"tls.version.min": kind.TLSAuto, "tls.version.max": kind.TLSAuto,
+		"tls.verification.mode": "Secured", "tls.verification.subjectAltNames[].type": "Exact",
+	},
+	"MeshHTTPRoute": {
+		"to[].rules[].matches[].headers[].type":                          "Exact",
+		"to[].rules[].default.filters[].requestRedirect.statusCode":      "302",
+		"to[].rules[].default.filters[].requestMirror.backendRef.weight": "1",
+		"to[].rules[].default.backendRefs[].weight":                      "1",
+	},
+	"MeshTCPRoute": {"to[].rules[].default.backendRefs[].weight": "1"},
+	"MeshRetry": {
+		"to[].default.http.hostSelection[].updateFrequency": "2",
+		"to[].default.http.retriableRequestHeaders[].type":  "Exact",
+		"to[].default.http.retriableResponseHeaders[].type": "Exact",
+	},
+	"MeshPassthrough": {"default.appendMatch[].protocol": "tcp"},
+	"MeshTLS": {
+		"rules[].default.tlsVersion.min": kind.TLSAuto, "rules[].default.tlsVersion.max": kind.TLSAuto,
+	},
+}
+
 // by returns the fields that a release drops. A build without a release may be of any time.
 func (d dropped) by(release string) []string {
 	major, minor, known := releaseOf(release)
@@ -160,7 +187,7 @@ func senderOf(r *http.Request, kindName string) admission.Sender {
 		return admission.Sender{}
 	}
 	sender := admission.Sender{Name: "kumactl/" + by.release, Lacks: kumactlDrops[kindName].by(by.release),
-		OmitsZero: true}
+		OmitsZero: true, Fills: kumactlFills[kindName]}
 	for _, list := range append(r.Header.Values(removeHeader), r.URL.Query()[removeQuery]...) {
 		for field := range strings.SplitSeq(list, ",") {
 			if field = strings.TrimSpace(field); field != "" {
