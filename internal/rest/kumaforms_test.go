@@ -8,7 +8,7 @@ import (
 )
 
 // TestKumactl2ReadsWhatItWrote replays what kumactl 2.14 sends: it validates what it reads, and rejects rules beside
-// `to` and sources of another form.
+// `to`, limits of gateways too, inbounds with tags without a service, and sources of another form.
 func TestKumactl2ReadsWhatItWrote(t *testing.T) {
 	const head = `"mesh":"default","name":"a","creationTime":"0001-01-01T00:00:00Z","modificationTime":` +
 		`"0001-01-01T00:00:00Z"`
@@ -33,6 +33,29 @@ func TestKumactl2ReadsWhatItWrote(t *testing.T) {
 			"/meshes/default/meshtimeouts",
 			`{"type":"MeshTimeout",` + head + `,"spec":{"rules":[{"default":{"connectionTimeout":"3s"}}]}}`,
 			`"rules":[{"default":{"connectionTimeout":"3s"}}]`, `"rules":[{"default":{"connectionTimeout":"3s"}}]`,
+		},
+		"limit of the mesh": {
+			"/meshes/default/meshratelimits",
+			`{"type":"MeshRateLimit",` + head + `,"spec":{"targetRef":{"kind":"Mesh","proxyTypes":["Sidecar"]},"from":` +
+				`[{"targetRef":{"kind":"Mesh"},"default":{"local":{"http":{"requestRate":{"num":5,"interval":"10s"}}}}}]}}`,
+			`"targetRef":{"kind":"Mesh","proxyTypes":["Sidecar"]}`, `"targetRef":{"kind":"Mesh"}`,
+		},
+		"limit without a target": {
+			"/meshes/default/meshratelimits",
+			`{"type":"MeshRateLimit",` + head + `,"spec":{"rules":[{"default":{"local":{"http":{"requestRate":{"num":5,` +
+				`"interval":"10s"}}}}}]}}`,
+			`"targetRef":{"kind":"Mesh","proxyTypes":["Sidecar"]}`, `"spec":{"rules":`,
+		},
+		"inbound without tags": {
+			"/meshes/default/dataplanes",
+			`{"type":"Dataplane",` + head + `,"networking":{"address":"10.0.0.1","inbound":[{"port":80,"name":"http"}]}}`,
+			`"inbound":[{"name":"http","port":80}]`, `"tags":{"kuma.io/zone":"east"}`,
+		},
+		"frequency of other zones": {
+			"/meshes/default/meshretries",
+			`{"type":"MeshRetry",` + head + `,"spec":{"to":[{"targetRef":{"kind":"Mesh"},"default":{"http":{"numRetries":1,` +
+				`"hostSelection":[{"predicate":"OmitPreviousHosts","updateFrequency":2}]}}}]}}`,
+			`"hostSelection":[{"predicate":"OmitPreviousHosts"}]`, `"hostSelection":[{"predicate":"OmitPreviousHosts"}]`,
 		},
 		"secret of an external service": {
 			"/meshes/default/meshexternalservices",
