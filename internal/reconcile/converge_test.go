@@ -77,6 +77,10 @@ func TestPendingWrites(t *testing.T) {
 func TestConvergeAfterACommit(t *testing.T) {
 	m := newMirrored(t)
 	m.rn.running = true
+	m.drain()
+	if n, _, _ := m.rn.unconverged(m.rn.heard.Revision); n > 0 {
+		t.Fatalf("all is written, and %d writes are pending", n)
+	}
 	if n, _, _ := m.rn.unconverged(m.rn.heard.Revision + 1); n == 0 {
 		t.Error("the jobs of a commit are not known yet, and nothing is pending")
 	}
