@@ -39,6 +39,8 @@ never becomes one of the whole mesh. Everything else is omitted, in the smallest
 object, the field, the reason and what to do. Read-only resources, and those that weft makes itself, are skipped.
 
 Translate everything at once: what a permission means depends on the others, on the Mesh and on its Dataplanes.
+One page of a list is an error. A denial that restricts nothing in the input is skipped in an export of kumactl only, which
+begins with "# Product: "; in any other input it is reported as omitted.
 With secrets in the export, the output has them too.
 
 With --format kubernetes the resources are for a control plane on Kubernetes, and for kubectl apply: they keep their
