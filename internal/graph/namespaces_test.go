@@ -7,32 +7,12 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
-
-// serviceOf returns a MeshService of a namespace and a zone, with a label, created at a second.
-func serviceOf(zone, namespace, name string, created int64,
-	labels map[string]string) *resource.Object[kind.MeshService] {
-	o := kind.MeshServices.Make("m", name, kind.MeshService{
-		Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: name}},
-		Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}})
-	o.Labels = map[string]string{kind.DisplayName: name}
-	if namespace != "" {
-		o.Name, o.Labels[kind.NamespaceLabel] = name+"."+namespace, namespace
-	}
-	if zone != "east" {
-		o.Labels[kind.ZoneLabel], o.Labels[kind.OriginLabel] = zone, kind.OriginZone
-		o.Name = kind.SyncedName(&kind.MeshServices.Info, "m", o.Name, kind.Owner{Zone: zone})
-	}
-	for name, value := range labels {
-		o.Labels[name] = value
-	}
-	o.Created = time.Unix(created, 0)
-	return o
-}
 
 // A MeshMultiZoneService that selects by labels which the owner of a namespace may write has the MeshServices of the
 // listed namespaces, and those without a namespace.
@@ -66,12 +46,12 @@ func TestMembersOfAMultiZoneServiceAreOfListedNamespaces(t *testing.T) {
 			multiZone.Vouched.Complete = c.complete
 			app := labels{"app": "api"}
 			s.Tables.DB.Commit(func(tx *table.Tx) {
-				s.Tables.Put(tx, completeMesh(nil))
+				s.Tables.Put(tx, graphtest.CompleteMesh(nil))
 				s.Tables.Put(tx, multiZone)
-				s.Tables.Put(tx, serviceOf("east", "pay", "api", 1, app))
-				s.Tables.Put(tx, serviceOf("east", "shop", "api", 2, app))
-				s.Tables.Put(tx, serviceOf("west", "shop", "api", 3, app))
-				s.Tables.Put(tx, serviceOf("north", "", "api", 4, app))
+				s.Tables.Put(tx, graphtest.ServiceOf("east", "pay", "api", 1, app))
+				s.Tables.Put(tx, graphtest.ServiceOf("east", "shop", "api", 2, app))
+				s.Tables.Put(tx, graphtest.ServiceOf("west", "shop", "api", 3, app))
+				s.Tables.Put(tx, graphtest.ServiceOf("north", "", "api", 4, app))
 			})
 			r := table.Eval(s.Tables.DB.Snapshot())
 			var got []string
@@ -100,18 +80,20 @@ func TestMembersOfAMultiZoneServiceAreOfListedNamespaces(t *testing.T) {
 // A reference by labels means the MeshServices of one namespace: that of the policy, or else that of the oldest one.
 func TestReferencesByLabelsMeanOneNamespace(t *testing.T) {
 	app := map[string]string{"app": "api"}
-	exempt := completeMesh(&kind.UnvouchedMembers{Tags: true, Until: kind.Time{Time: time.Now().Add(time.Hour)}})
+	until := kind.Time{Time: time.Now().Add(time.Hour)}
+	exempt := graphtest.CompleteMesh(&kind.UnvouchedMembers{Tags: true, Until: until})
 	for _, c := range []struct {
 		what, from string
 		labels     map[string]string
 		mesh       *resource.Object[kind.Mesh]
 		want       string
 	}{
-		{"the oldest", "", app, completeMesh(nil), "west api.shop"},
-		{"of another namespace", "web", app, completeMesh(nil), "west api.shop"},
-		{"of its own namespace", "pay", app, completeMesh(nil), "east api.pay"},
-		{"a display name", "", map[string]string{kind.DisplayName: "api"}, completeMesh(nil), "west api.shop"},
-		{"the namespace", "", map[string]string{"app": "api", kind.NamespaceLabel: "pay"}, completeMesh(nil),
+		{"the oldest", "", app, graphtest.CompleteMesh(nil), "west api.shop"},
+		{"of another namespace", "web", app, graphtest.CompleteMesh(nil), "west api.shop"},
+		{"of its own namespace", "pay", app, graphtest.CompleteMesh(nil), "east api.pay"},
+		{"a display name", "", map[string]string{kind.DisplayName: "api"}, graphtest.CompleteMesh(nil),
+			"west api.shop"},
+		{"the namespace", "", map[string]string{"app": "api", kind.NamespaceLabel: "pay"}, graphtest.CompleteMesh(nil),
 			"east api.pay"},
 		{"an exempt mesh", "", app, exempt, "east api.pay"},
 	} {
@@ -119,8 +101,8 @@ func TestReferencesByLabelsMeanOneNamespace(t *testing.T) {
 			s := graph.NewState("east")
 			s.Tables.DB.Commit(func(tx *table.Tx) {
 				s.Tables.Put(tx, c.mesh)
-				s.Tables.Put(tx, serviceOf("west", "shop", "api", 1, app))
-				s.Tables.Put(tx, serviceOf("east", "pay", "api", 2, app))
+				s.Tables.Put(tx, graphtest.ServiceOf("west", "shop", "api", 1, app))
+				s.Tables.Put(tx, graphtest.ServiceOf("east", "pay", "api", 2, app))
 			})
 			backend, unresolved := s.Services.ResolveBackend(table.Eval(s.Tables.DB.Snapshot()), service.BackendQuery{
 				Mesh: "m", Labels: c.labels, Port: 80, HTTP: true, Namespace: c.from})

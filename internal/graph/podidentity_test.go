@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -63,10 +64,10 @@ func TestIdentitiesOfPodsHaveTheirNamespace(t *testing.T) {
 			mesh   *resource.Object[kind.Mesh]
 			exempt bool
 		}{
-			{"", completeMesh(nil), false},
-			{"exempt tags", completeMesh(&kind.UnvouchedMembers{Tags: true,
+			{"", graphtest.CompleteMesh(nil), false},
+			{"exempt tags", graphtest.CompleteMesh(&kind.UnvouchedMembers{Tags: true,
 				Until: kind.Time{Time: time.Now().Add(time.Hour)}}), true},
-			{"exempt addresses", completeMesh(&kind.UnvouchedMembers{Addresses: true,
+			{"exempt addresses", graphtest.CompleteMesh(&kind.UnvouchedMembers{Addresses: true,
 				Until: kind.Time{Time: time.Now().Add(time.Hour)}}), false},
 			{"an earlier release", kind.Meshes.Make("", "m", kind.Mesh{}), true},
 		} {
@@ -87,7 +88,8 @@ func TestIdentitiesOfPodsHaveTheirNamespace(t *testing.T) {
 // A Dataplane of a machine needs a voucher for the labels of the selector, whatever the Mesh exempts, and no namespace.
 func TestIdentitiesOfMachinesHaveVouchers(t *testing.T) {
 	labels := map[string]string{"app": "payer"}
-	for _, mesh := range []*resource.Object[kind.Mesh]{completeMesh(nil), kind.Meshes.Make("", "m", kind.Mesh{})} {
+	older := kind.Meshes.Make("", "m", kind.Mesh{})
+	for _, mesh := range []*resource.Object[kind.Mesh]{graphtest.CompleteMesh(nil), older} {
 		stated := serverWith("one", "10.0.0.1", nil, labels)
 		if id := identityIn(mesh, stated, labels, "/payer"); id.Problem == "" {
 			t.Errorf("a stated label gives %v", id.List())

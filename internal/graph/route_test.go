@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/service"
 	"weft/internal/table"
 	"weft/kind"
@@ -22,7 +23,7 @@ func TestARouteDependsOnItsBackends(t *testing.T) {
 		})
 	}
 	s := graph.NewState("east")
-	store(s, kind.Meshes.Make("", "m", kind.Mesh{}), web(kind.HTTP),
+	graphtest.Put(s, kind.Meshes.Make("", "m", kind.Mesh{}), web(kind.HTTP),
 		kind.Dataplanes.Make("m", "web-0", kind.Dataplane{Networking: networking(0)}))
 	key := service.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
 	got := s.Services.Routes.Pin(key)
@@ -34,15 +35,16 @@ func TestARouteDependsOnItsBackends(t *testing.T) {
 	}
 	changed := map[string]int{}
 	s.Tables.DB.Observe(func(stage table.Stage) { changed[stage.Table] += stage.Changed })
-	store(s, kind.MeshServiceStatuses.Make("m", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}}}))
+	graphtest.Put(s,
+		kind.MeshServiceStatuses.Make("m", "web", kind.MeshServiceStatus{VIPs: []kind.VIP{{IP: "241.0.0.1"}}}))
 	if changed[s.Services.Destination.String()] != 1 || changed[s.Services.Routes.String()] != 0 {
 		t.Errorf("with a virtual IP, these values differ: %v; want the destination and not the route", changed)
 	}
-	store(s, web(kind.TCP))
+	graphtest.Put(s, web(kind.TCP))
 	if changed[s.Services.Routes.String()] != 1 {
 		t.Errorf("with another protocol, these values differ: %v; want the route", changed)
 	}
-	store(s, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 81}}}))
+	graphtest.Put(s, kind.MeshServices.Make("m", "web", kind.MeshService{Ports: []kind.ServicePort{{Port: 81}}}))
 	if route, _ := s.Services.Routes.Value(key); route != nil {
 		t.Errorf("without the port, the route is %+v", route)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -28,7 +29,7 @@ func TestEachZoneHasItsSocketOfSPIRE(t *testing.T) {
 			s.Tables.Put(tx, ofEast(kind.Dataplanes.Make("m", "web", kind.Dataplane{
 				Networking: kind.Networking{Address: "10.0.0.1"}})))
 		})
-		id := s.Identity.Identity.Get(table.Eval(s.Tables.DB.Snapshot()), dataplaneKey("web"))
+		id := s.Identity.Identity.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "m", Name: "web"})
 		if id == nil || id.Source.Socket != c.want {
 			t.Errorf("%+v: the identity is %+v", c, id)
 		}

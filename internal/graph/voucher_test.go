@@ -6,17 +6,11 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
-
-// completeMesh is a Mesh of a release that knows vouchers of members.
-func completeMesh(exempt *kind.UnvouchedMembers) *resource.Object[kind.Mesh] {
-	mesh := kind.Meshes.Make("", "m", kind.Mesh{UnvouchedMembers: exempt})
-	mesh.Vouched.Complete = true
-	return mesh
-}
 
 // serverWith returns a Dataplane at an address with tags and labels, registered by a token that claims facts.
 func serverWith(name, address string, tags, labels map[string]string,
@@ -104,7 +98,7 @@ func TestMembersHaveVouchers(t *testing.T) {
 		{"a stated name", byName, serverWith("named", "10.0.0.1", nil, nil, addressFact), nil, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			got := members(t, graph.NewState("east"), c.selector, "", completeMesh(nil), c.dp,
+			got := members(t, graph.NewState("east"), c.selector, "", graphtest.CompleteMesh(nil), c.dp,
 				connectedFrom(c.dp.Name, c.from...))
 			if isMember := len(got) > 0; isMember != c.want {
 				t.Errorf("the members are %q, want a member: %t", got, c.want)
@@ -127,11 +121,11 @@ func TestExemptMembers(t *testing.T) {
 		want []string
 	}{
 		{"of an earlier release", kind.Meshes.Make("", "m", kind.Mesh{}), []string{"stated", "unaddressed"}},
-		{"without an exemption", completeMesh(nil), nil},
-		{"both", completeMesh(until(time.Hour, true, true)), []string{"stated", "unaddressed"}},
-		{"addresses", completeMesh(until(time.Hour, false, true)), []string{"unaddressed"}},
-		{"tags", completeMesh(until(time.Hour, true, false)), nil},
-		{"ended", completeMesh(until(-time.Hour, true, true)), nil},
+		{"without an exemption", graphtest.CompleteMesh(nil), nil},
+		{"both", graphtest.CompleteMesh(until(time.Hour, true, true)), []string{"stated", "unaddressed"}},
+		{"addresses", graphtest.CompleteMesh(until(time.Hour, false, true)), []string{"unaddressed"}},
+		{"tags", graphtest.CompleteMesh(until(time.Hour, true, false)), nil},
+		{"ended", graphtest.CompleteMesh(until(-time.Hour, true, true)), nil},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			s := graph.NewState("east")
@@ -186,7 +180,7 @@ func TestMembersOfNamespaces(t *testing.T) {
 		t.Run(c.what, func(t *testing.T) {
 			s := graph.NewState("east")
 			s.Tables.SystemNamespace = "system"
-			rows := append(c.rows, completeMesh(nil))
+			rows := append(c.rows, graphtest.CompleteMesh(nil))
 			if got := members(t, s, c.selector, c.namespace, rows...); !slices.Equal(got, c.want) {
 				t.Errorf("the members are %q, want %q", got, c.want)
 			}

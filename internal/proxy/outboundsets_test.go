@@ -1,10 +1,11 @@
-package graph_test
+package proxy_test
 
 import (
 	"fmt"
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/table"
 	"weft/kind"
@@ -30,7 +31,7 @@ func TestOutboundSetsFollowTheChange(t *testing.T) {
 	for i := range dataplanes {
 		rows = append(rows, named(i, "web"))
 	}
-	store(s, rows...)
+	graphtest.Put(s, rows...)
 	if sets := s.Proxies.OutboundSets.Pin("m"); len(sets) != 1 {
 		t.Fatalf("the sets are %v, want one", sets)
 	}
@@ -49,7 +50,7 @@ func TestOutboundSetsFollowTheChange(t *testing.T) {
 	} {
 		clear(computed)
 		had := selections()
-		store(s, named(7, c.app))
+		graphtest.Put(s, named(7, c.app))
 		sets, _ := s.Proxies.OutboundSets.Value("m")
 		if got := fmt.Sprint(sets); got != c.sets {
 			t.Errorf("with a Dataplane of %s, the sets are %s, want %s", c.app, got, c.sets)

@@ -1,13 +1,13 @@
-package graph_test
+package proxy_test
 
 import (
 	"testing"
 
 	"weft/internal/proxy"
-	"weft/internal/service"
 )
 
-func TestOnlyRedirectedDeliveryAtTheInboundsOwnAddressHasASource(t *testing.T) {
+// Only redirected delivery at the inbound's own address has a source.
+func TestSourceOfRedirectedDelivery(t *testing.T) {
 	for name, c := range map[string]struct {
 		listener proxy.InboundListener
 		want     string
@@ -25,20 +25,5 @@ func TestOnlyRedirectedDeliveryAtTheInboundsOwnAddressHasASource(t *testing.T) {
 				t.Errorf("the application is dialed from %q, want %q", got, c.want)
 			}
 		})
-	}
-}
-
-func TestADestinationIsReadFromEveryNameThatBeginsWithIt(t *testing.T) {
-	key := service.DestinationKey{Mesh: "default", Zone: "east-1", Service: "web.shop", Port: 80}
-	for _, name := range []string{key.String(), key.String() + "_241.0.0.2"} {
-		if got, ok := service.ParseDestination(name); !ok || got != key {
-			t.Errorf("%s is read as %v, %v", name, got, ok)
-		}
-	}
-	for _, name := range []string{"", "self_inbound_10.0.0.1_80", "kri_msvc_default_east__web",
-		"kri_msvc_default_east__web_http"} {
-		if got, ok := service.ParseDestination(name); ok {
-			t.Errorf("%s is read as %v", name, got)
-		}
 	}
 }

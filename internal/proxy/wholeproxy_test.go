@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"cmp"
@@ -369,7 +369,7 @@ func TestChangesOfRoutes(t *testing.T) {
 			}
 			stages := map[string]table.Stage{}
 			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
-			store(s, c.change)
+			graphtest.Put(s, c.change)
 			var got []string
 			for _, name := range []string{s.Proxies.Policies.String(), s.Proxies.Selections.String(),
 				s.Proxies.Routed.String()} {
@@ -403,7 +403,7 @@ func TestChangesOfSNIs(t *testing.T) {
 			s.Proxies.SNIs.Pin(proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to})
 			stages := map[string]table.Stage{}
 			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
-			store(s, c.change)
+			graphtest.Put(s, c.change)
 			stage := stages[s.Proxies.SNIs.String()]
 			if got := fmt.Sprintf("%d/%d", stage.Recomputed, stage.Changed); got != c.want {
 				t.Errorf("the SNIs are computed and changed %s times, want %s", got, c.want)

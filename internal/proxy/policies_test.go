@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -60,16 +61,8 @@ func policyWorld(rows ...resource.Any) *graph.State {
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
 			Provider: kind.IdentityProvider{Type: "Bundled"},
 		}))
-	store(s, rows...)
+	graphtest.Put(s, rows...)
 	return s
-}
-
-func store(s *graph.State, rows ...resource.Any) {
-	s.Tables.DB.Commit(func(tx *table.Tx) {
-		for _, o := range rows {
-			s.Tables.Put(tx, o)
-		}
-	})
 }
 
 func dataplaneKey(name string) state.ProxyKey { return state.ProxyKey{Mesh: "m", Name: name} }
@@ -140,7 +133,7 @@ func TestChangesOfPolicies(t *testing.T) {
 			s.Proxies.Proxy.Pin(dataplaneKey("api-1"))
 			stages := map[string]table.Stage{}
 			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
-			store(s, c.change)
+			graphtest.Put(s, c.change)
 			var got []string
 			p := s.Proxies
 			for _, name := range []string{p.Policies.String(), p.Selections.String(), p.Proxy.String()} {

@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
@@ -189,7 +190,7 @@ func TestChangesOfTimeouts(t *testing.T) {
 			}
 			stages := map[string]table.Stage{}
 			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
-			store(s, c.change)
+			graphtest.Put(s, c.change)
 			var got []string
 			for _, name := range []string{s.Proxies.Policies.String(), s.Proxies.Selections.String(),
 				s.Services.Targeted.String(), s.Proxies.Effective.String()} {

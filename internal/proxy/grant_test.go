@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
@@ -67,12 +68,12 @@ func grantWorld(rows ...resource.Any) *graph.State {
 	client := kind.Dataplanes.Make("m", "client", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.9",
 		TransparentProxying: &kind.TransparentProxying{RedirectPortInbound: 15006, RedirectPortOutbound: 15001}}})
 	s.Tables.DB.Commit(func(tx *table.Tx) {
-		s.Tables.Put(tx, completeMesh(nil))
+		s.Tables.Put(tx, graphtest.CompleteMesh(nil))
 		s.Tables.Put(tx, client)
-		s.Tables.Put(tx, serviceOf("east", "shop", "web", 1, nil))
-		s.Tables.Put(tx, serviceOf("east", "shop", "other", 1, nil))
-		s.Tables.Put(tx, serviceOf("east", "pay", "pay", 1, map[string]string{"app": "pay"}))
-		s.Tables.Put(tx, serviceOf("west", "pay", "far", 1, nil))
+		s.Tables.Put(tx, graphtest.ServiceOf("east", "shop", "web", 1, nil))
+		s.Tables.Put(tx, graphtest.ServiceOf("east", "shop", "other", 1, nil))
+		s.Tables.Put(tx, graphtest.ServiceOf("east", "pay", "pay", 1, map[string]string{"app": "pay"}))
+		s.Tables.Put(tx, graphtest.ServiceOf("west", "pay", "far", 1, nil))
 		s.Tables.Put(tx, multiZone("all", "pay", "shop"))
 		s.Tables.Put(tx, multiZone("own", "shop"))
 		for _, o := range rows {

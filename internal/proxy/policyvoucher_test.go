@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"slices"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/table"
 	"weft/kind"
@@ -70,10 +71,10 @@ func TestPoliciesNeedVouchers(t *testing.T) {
 			slices.Sort(c.claims)
 			kind.VouchToken(nil, dp, c.claims)
 			s := policyWorld()
-			store(s, completeMesh(nil), dp)
+			graphtest.Put(s, graphtest.CompleteMesh(nil), dp)
 			var want []string
 			for name, target := range targets {
-				store(s, denying(name, target))
+				graphtest.Put(s, denying(name, target))
 				if slices.Contains(c.missing, name) {
 					name = "-" + name
 				}
@@ -98,7 +99,7 @@ func TestPoliciesNeedVouchers(t *testing.T) {
 					c.facts)
 			}
 
-			store(s, completeMesh(&kind.UnvouchedMembers{Tags: true,
+			graphtest.Put(s, graphtest.CompleteMesh(&kind.UnvouchedMembers{Tags: true,
 				Until: kind.Time{Time: time.Now().AddDate(1, 0, 0)}}))
 			if got := permissionsOf(s); len(got) != len(targets) || slices.ContainsFunc(got, func(name string) bool {
 				return name[0] == '-'
@@ -110,7 +111,7 @@ func TestPoliciesNeedVouchers(t *testing.T) {
 }
 
 // Other policies do not apply at all, and an inbound that drains keeps those that it had by a voucher.
-func TestPoliciesOfDrainingInboundsNeedVouchers(t *testing.T) {
+func TestVouchersOfDrainingInbounds(t *testing.T) {
 	former := map[string]string{"version": "v0"}
 	target := &kind.TargetRef{Kind: "MeshSubset", Tags: former}
 	for _, claims := range [][]string{{kind.TagFact("version", "v0")}, nil} {
@@ -125,7 +126,7 @@ func TestPoliciesOfDrainingInboundsNeedVouchers(t *testing.T) {
 				Tags: former}}}})
 		timeout := kind.MeshTimeouts.Make("m", "former", kind.MeshTimeout{TargetRef: target})
 		s := policyWorld()
-		store(s, completeMesh(nil), without, status, timeout)
+		graphtest.Put(s, graphtest.CompleteMesh(nil), without, status, timeout)
 		key := proxy.SelectionKey{PoliciesKey: proxy.PoliciesKey{Kind: "MeshTimeout", Mesh: "m"},
 			Proxy: dataplaneKey("web-1")}
 		selections := s.Proxies.Selections.Get(table.Eval(s.Tables.DB.Snapshot()), key)

@@ -1,4 +1,4 @@
-package graph_test
+package proxy_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/table"
@@ -43,7 +44,7 @@ func near(to string, labels ...string) resource.Any {
 // affinityWorld has the service web on the nodes 1 and 2, and clients on the nodes 1, 2, 3 and 4.
 func affinityWorld(rows ...resource.Any) *graph.State {
 	s := graph.NewState("east")
-	store(s, append([]resource.Any{kind.Meshes.Make("", "m", kind.Mesh{}),
+	graphtest.Put(s, append([]resource.Any{kind.Meshes.Make("", "m", kind.Mesh{}),
 		kind.MeshServices.Make("m", "web", kind.MeshService{
 			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},
 			Ports:    []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}},
@@ -126,7 +127,7 @@ func TestChangesOfAffinity(t *testing.T) {
 			}
 			stages := map[string]table.Stage{}
 			s.Tables.DB.Observe(func(stage table.Stage) { stages[stage.Table] = stage })
-			store(s, c.change)
+			graphtest.Put(s, c.change)
 			var got []string
 			for _, name := range []string{s.Services.AffinityValues.String(), s.Proxies.AffinityMatters.String(),
 				s.Proxies.Proxy.String()} {
@@ -145,7 +146,7 @@ func TestAffinityHasALimit(t *testing.T) {
 		policy := near("", "node")
 		s := affinityWorld(policy)
 		for i := range nodes {
-			store(s, onNode(fmt.Sprint("more-", i), "web", fmt.Sprint("n", i), "a"))
+			graphtest.Put(s, onNode(fmt.Sprint("more-", i), "web", fmt.Sprint("n", i), "a"))
 		}
 		r := table.Eval(s.Tables.DB.Snapshot())
 		// The nodes 1 and 2, and the clients of no node of web, are three groups.
@@ -160,8 +161,8 @@ func TestAffinityHasALimit(t *testing.T) {
 	}
 }
 
-// TestEndpointsAreGroupedForAClient: an endpoint is in the group of the first tag of which it has the client's value.
-func TestEndpointsAreGroupedForAClient(t *testing.T) {
+// TestEndpointGroupsOfAClient: an endpoint is in the group of the first tag of which it has the client's value.
+func TestEndpointGroupsOfAClient(t *testing.T) {
 	s := affinityWorld(near("", "node", "az"), onNode("web-n3", "web", "3", "a"))
 	var rows []resource.Any
 	for _, name := range []string{"web-1", "web-two", "web-n3"} {
@@ -169,7 +170,7 @@ func TestEndpointsAreGroupedForAClient(t *testing.T) {
 			Inbounds: []kind.ServedInbound{{Inbound: kind.Inbound{Address: "10.0.0." + fmt.Sprint(len(name)), Port: 80,
 				Name: "80", Protocol: kind.TCP}}}}))
 	}
-	store(s, rows...)
+	graphtest.Put(s, rows...)
 	r := table.Eval(s.Tables.DB.Snapshot())
 	to := destination(service.MeshService, "web", 80)
 	for client, want := range map[string]string{
