@@ -92,7 +92,14 @@ func (l *lab) inbound(protocol kind.Protocol, confs string, application service.
 // server starts an application of HTTP/1.1 and HTTP/2 without TLS.
 func (l *lab) server(handler http.HandlerFunc) service.Endpoint {
 	l.t.Helper()
+	return l.serverOn(handler, func(listener net.Listener) net.Listener { return listener })
+}
+
+// serverOn starts a server as [lab.server] does, on a changed listener.
+func (l *lab) serverOn(handler http.HandlerFunc, change func(net.Listener) net.Listener) service.Endpoint {
+	l.t.Helper()
 	server := httptest.NewUnstartedServer(handler)
+	server.Listener = change(server.Listener)
 	server.Config.Protocols = new(http.Protocols)
 	server.Config.Protocols.SetHTTP1(true)
 	server.Config.Protocols.SetUnencryptedHTTP2(true)

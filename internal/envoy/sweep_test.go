@@ -557,12 +557,12 @@ func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 	const requests, clients = 400, 20
 	s := newSweep(t)
 	var begun atomic.Int64
-	closing := s.server(func(w http.ResponseWriter, r *http.Request) {
+	closing := s.serverOn(func(w http.ResponseWriter, r *http.Request) {
 		if begun.Add(1)%20 == 0 {
 			w.Header().Set("Connection", "close") // Go's server sends GOAWAY
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-	})
+	}, func(listener net.Listener) net.Listener { return lingeringListener{listener} })
 	places := []*sweepPlace{
 		s.mesh("http2", kind.HTTP2, closing), s.mesh("grpc", kind.GRPC, closing),
 		s.external("out-http2", kind.HTTP2, closing),
@@ -605,6 +605,36 @@ func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 			}
 		}
 	}
+}
+
+// lingeringListener accepts connections that are closed once the client has closed its side. Go's server closes a
+// connection one second after its GOAWAY, with a reset if requests arrived meanwhile, and a reset discards a GOAWAY that
+// a busy client has not read. Whether the client has read it by then is not what the test is about.
+type lingeringListener struct{ net.Listener }
+
+func (l lingeringListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &lingeringConn{TCPConn: c.(*net.TCPConn)}, nil
+}
+
+// lingeringConn is a connection of a [lingeringListener].
+type lingeringConn struct {
+	*net.TCPConn
+	once sync.Once
+}
+
+func (c *lingeringConn) Close() error {
+	c.once.Do(func() {
+		_ = c.CloseWrite()
+		go func() {
+			_, _ = io.Copy(io.Discard, c.TCPConn)
+			_ = c.TCPConn.Close()
+		}()
+	})
+	return nil
 }
 
 // TestServersWithAShortKeepAlive: a server that closes a connection after 2 s without a request, as gunicorn does,
