@@ -2,11 +2,9 @@ package kind
 
 import (
 	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"weft/resource"
 )
@@ -15,37 +13,66 @@ import (
 // value is valid.
 type checks struct {
 	problems resource.Problems
+	// wrong has the fields whose values the rules of their tags reject ([resource.Rules]). They get no second problem.
+	wrong map[string]bool
 	// namespaces reports whether the object is of Kubernetes, so that its references may have a namespace.
 	namespaces bool
 }
 
+// checksOf returns the checks of an object, with the problems of its labels and those that the rules of its fields
+// found.
+func checksOf(meta *resource.Meta, nameProblem string, found resource.Problems) *checks {
+	c := &checks{}
+	if nameProblem != "" {
+		c.add("name", "%s", nameProblem)
+	}
+	c.labels("labels", meta.Labels)
+	c.problems.Append(found)
+	if len(found) > 0 {
+		c.wrong = map[string]bool{}
+		for _, problem := range found {
+			c.wrong[problem.Field] = true
+		}
+	}
+	return c
+}
+
+// add adds a problem of a field, unless the rules of its tag reject the value.
 func (c *checks) add(field, format string, args ...any) bool {
-	c.problems.Add(field, format, args...)
+	if !c.wrong[field] {
+		c.problems.Add(field, format, args...)
+	}
 	return false
 }
 
+// instead adds a problem of a field in place of that which the rules of its tag found: it has more to say.
+func (c *checks) instead(field, format string, args ...any) bool {
+	if c.wrong[field] {
+		i := slices.IndexFunc(c.problems, func(p resource.Problem) bool { return p.Field == field })
+		if i >= 0 {
+			c.problems[i].Reason = fmt.Sprintf(format, args...)
+		}
+		return false
+	}
+	return c.add(field, format, args...)
+}
+
+// valid reports whether the rules of the tag of a field accept its value.
+func (c *checks) valid(field string) bool { return !c.wrong[field] }
+
 // envelope returns the checks of an object, with the problems of its name and labels.
-func envelope(meta *resource.Meta) *checks {
-	c := &checks{namespaces: meta.Label(EnvLabel) == Kubernetes}
-	c.name("name", meta.Name)
-	c.labels("labels", meta.Labels)
+func envelope(meta *resource.Meta, found resource.Problems) *checks {
+	c := checksOf(meta, resource.NameProblem(meta.Name), found)
+	c.namespaces = meta.Label(EnvLabel) == Kubernetes
 	return c
 }
 
 // topEnvelope is envelope for a mesh or a zone, whose names have stricter rules.
-func topEnvelope(meta *resource.Meta) *checks {
-	c := &checks{}
-	if problem := MeshNameProblem(meta.Name); problem != "" {
-		c.add("name", "%s", problem)
-	}
-	c.labels("labels", meta.Labels)
-	return c
+func topEnvelope(meta *resource.Meta, found resource.Problems) *checks {
+	return checksOf(meta, resource.MeshNameProblem(meta.Name), found)
 }
 
 var (
-	label1035  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
-	label1123  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
-	subdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 	dnsName    = regexp.MustCompile(`^[a-z0-9_]([-_a-z0-9]*[a-z0-9_])?(\.[a-z0-9_]([-_a-z0-9]*[a-z0-9_])?)*$`)
 	labelName  = regexp.MustCompile(`^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`)
 	tagName    = regexp.MustCompile(`^[A-Za-z0-9._:/-]+$`)
@@ -59,10 +86,10 @@ var (
 // Patterns are the patterns of names and values: those of labels and tags, and those that a field's tag `schema` refers
 // to with "pattern=".
 var Patterns = map[string]*regexp.Regexp{
-	"name":      subdomain,
+	"name":      resource.Subdomain,
 	"host":      dnsName,
-	"mesh":      label1035,
-	"section":   label1123,
+	"mesh":      resource.Label1035,
+	"section":   resource.Label1123,
 	"labelName": regexp.MustCompile(`^([-a-z0-9.]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$`),
 	"tagName":   tagName,
 	"tagValue":  tagValue,
@@ -70,8 +97,8 @@ var Patterns = map[string]*regexp.Regexp{
 }
 
 const (
-	maxName  = 253 // of a DNS name
-	maxLabel = 63  // of a DNS label, and of a label's name and value
+	maxName  = resource.MaxName
+	maxLabel = resource.MaxLabel
 
 	// proxyType is a label and a tag of former releases.
 	proxyType        = ProxyTypeLabel
@@ -80,123 +107,28 @@ const (
 
 var protocols = []string{string(TCP), string(TLS), string(HTTP), string(HTTP2), string(GRPC), string(Kafka)}
 
-// NameProblem returns the problem of the name of a resource other than a Mesh (RFC 1123, subdomain), or "".
-func NameProblem(name string) string {
-	switch {
-	case name == "":
-		return "is required"
-	case len(name) > maxName || !subdomain.MatchString(name):
-		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and "+
-			"ending with a letter or digit", quote(name), maxName)
+// sectionName rejects a number as the name of an inbound, of a zone proxy section or of a service's port, since it would
+// look like a port.
+func (c *checks) sectionName(field, name string) {
+	if onlyDigits.MatchString(name) {
+		c.add(field, "%q is a number; leave the name out, and it is reached by its port", name)
 	}
-	return ""
 }
 
-func (c *checks) name(field, name string) bool {
-	if problem := NameProblem(name); problem != "" {
+// address checks a unicast IP address in its canonical form, since listeners and endpoints are identified by it.
+func (c *checks) address(field, address string) bool {
+	if problem := resource.AddressProblem(address); problem != "" {
 		return c.add(field, "%s", problem)
 	}
 	return true
 }
 
-// MeshNameProblem returns the problem of the name of a mesh or a zone (RFC 1035, label), or "". Such a name has no
-// dots, so a proxy's node id splits at the first one.
-func MeshNameProblem(name string) string {
-	switch {
-	case name == "":
-		return "is required"
-	case len(name) > maxLabel || !label1035.MatchString(name):
-		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, "+
-			"beginning with a letter, without a dot", quote(name), maxLabel)
-	}
-	return ""
-}
-
-// section checks the name of an inbound or of a service's port (RFC 1123, label). A number is invalid, since it would
-// look like a port.
-func (c *checks) section(field, name string) bool {
-	switch {
-	case len(name) > maxLabel || !label1123.MatchString(name):
-		return c.add(field, "%s is not a name: lower case letters, digits and '-', at most %d", quote(name), maxLabel)
-	case onlyDigits.MatchString(name):
-		return c.add(field, "%q is a number; leave the name out, and it is reached by its port", name)
-	}
-	return true
-}
-
-func (c *checks) port(field string, port uint32) bool {
-	if port < 1 || port > 65535 {
-		return c.add(field, "is %d, want a port from 1 to 65535", port)
-	}
-	return true
-}
-
-// optionalPort accepts 0 for an absent port.
-func (c *checks) optionalPort(field string, port uint32) bool {
-	return port == 0 || c.port(field, port)
-}
-
-var broadcast = netip.AddrFrom4([4]byte{255, 255, 255, 255})
-
-// address checks a unicast IP address in its canonical form, since listeners and endpoints are identified by it.
-func (c *checks) address(field, address string) bool {
-	ip, err := netip.ParseAddr(address)
-	switch {
-	case err != nil || ip.Zone() != "":
-		return c.add(field, "%s is not an IP address", quote(address))
-	case ip.IsUnspecified():
-		return c.add(field, "%s means every address; name one", address)
-	case ip.IsMulticast():
-		return c.add(field, "%s is a multicast address; name one of a machine", address)
-	case ip.Unmap().IsLinkLocalUnicast() || ip.Unmap() == broadcast:
-		return c.add(field,
-			"%s is a link-local or broadcast address, which is another machine on each link; name one of a machine",
-			address)
-	case ip.Unmap().String() != address:
-		return c.add(field, "write %s as %s", address, ip.Unmap())
-	}
-	return true
-}
-
-// optionalAddress accepts "" for an absent address.
-func (c *checks) optionalAddress(field, address string) bool {
-	return address == "" || c.address(field, address)
-}
-
 func (c *checks) oneOf(field, value string, allowed ...string) bool {
 	if value == "" {
-		return c.add(field, "is required: %s", strings.Join(allowed, ", "))
+		return c.instead(field, "is required: %s", strings.Join(allowed, ", "))
 	}
 	if !slices.Contains(allowed, value) {
-		return c.add(field, "is %s, want one of %s", quote(value), strings.Join(allowed, ", "))
-	}
-	return true
-}
-
-// optionalOneOf accepts "" for an absent value.
-func (c *checks) optionalOneOf(field, value string, allowed ...string) bool {
-	return value == "" || c.oneOf(field, value, allowed...)
-}
-
-// duration accepts 0 for an absent duration.
-func (c *checks) duration(field string, d Duration, low, high time.Duration) bool {
-	if value := time.Duration(d); value != 0 && (value < low || value > high) {
-		return c.add(field, "is %s, want %s to %s", value, low, high)
-	}
-	return true
-}
-
-// life checks a duration that is stored as text, or "" for an absent one.
-func (c *checks) life(field, text string, low, high time.Duration) bool {
-	if text == "" {
-		return true
-	}
-	d, err := ParseDuration(text)
-	switch {
-	case err != nil:
-		return c.add(field, "%s", err)
-	case d < low || d > high:
-		return c.add(field, "is %s, want %s to %s", text, written(low), written(high))
+		return c.instead(field, "is %s, want one of %s", quote(value), strings.Join(allowed, ", "))
 	}
 	return true
 }
@@ -237,7 +169,7 @@ func isLabelName(name string) bool {
 	prefix, rest, found := strings.Cut(name, "/")
 	if !found {
 		rest = name
-	} else if len(prefix) > maxName || !subdomain.MatchString(prefix) {
+	} else if len(prefix) > maxName || !resource.Subdomain.MatchString(prefix) {
 		return false
 	}
 	return len(rest) <= maxLabel && labelName.MatchString(rest)
@@ -295,10 +227,4 @@ func sortedNames(m map[string]string) []string {
 }
 
 // quote quotes a user's value, and cuts a long one.
-func quote(value string) string {
-	const most = 80
-	if len(value) > most {
-		return fmt.Sprintf("%q...", value[:most])
-	}
-	return fmt.Sprintf("%q", value)
-}
+func quote(value string) string { return resource.Cited(value) }

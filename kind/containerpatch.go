@@ -29,9 +29,9 @@ type ContainerPatch struct {
 type ContainerPatchOperation struct {
 	// Op is the operation. add creates missing parents.
 	Op    string `json:"op" schema:"required enum=add|remove|replace|move|copy"`
-	Path  string `json:"path" schema:"required maxLength=1024"`    // a JSON pointer, such as /resources/limits/memory
-	From  string `json:"from,omitempty" schema:"maxLength=1024"`   // the source of move and copy
-	Value string `json:"value,omitempty" schema:"maxLength=65536"` // the value of add and replace, as JSON in a text
+	Path  string `json:"path" schema:"required maxLength=1024" missing:"a JSON pointer such as /resources/limits/memory"` // a JSON pointer, such as /resources/limits/memory
+	From  string `json:"from,omitempty" schema:"maxLength=1024"`                                                          // the source of move and copy
+	Value string `json:"value,omitempty" schema:"maxLength=65536"`                                                        // the value of add and replace, as JSON in a text
 }
 
 // ContainerPatches is the kind of [ContainerPatch].
@@ -43,8 +43,8 @@ var ContainerPatches = &resource.Kind[ContainerPatch]{
 	Validate: validateContainerPatch,
 }
 
-func validateContainerPatch(o *resource.Object[ContainerPatch]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateContainerPatch(o *resource.Object[ContainerPatch], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if len(o.Spec.SidecarPatch)+len(o.Spec.InitPatch) == 0 {
 		c.add("spec", "needs sidecarPatch or initPatch, with at least one operation")
 	}

@@ -35,10 +35,10 @@ type Networking struct {
 
 // ZoneIngressSection has the listener address of a zone ingress, and the address that other zones dial.
 type ZoneIngressSection struct {
-	Address string `json:"address" schema:"required ip"` // the listener of the proxy
-	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
+	Address string `json:"address" schema:"required ip" missing:"the IP address that its proxy listens on"` // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`                                                     // the listener of the proxy
 	// the IP address or host name that other zones dial
-	AdvertisedAddress string `json:"advertisedAddress" schema:"required host"`
+	AdvertisedAddress string `json:"advertisedAddress" schema:"required host" missing:"the IP address or host name that other zones dial"`
 	AdvertisedPort    uint32 `json:"advertisedPort" schema:"required port"` // the port that other zones dial
 	// the sectionName in policies; by default the port
 	Name string `json:"name,omitempty" schema:"pattern=section"`
@@ -56,9 +56,9 @@ func (z *ZoneIngressSection) SameAddress(other *ZoneIngressSection) bool {
 
 // ZoneEgressSection has the listener address of a zone egress, which the proxies of its zone dial.
 type ZoneEgressSection struct {
-	Address string `json:"address" schema:"required ip"`            // the listener of the proxy
-	Port    uint32 `json:"port" schema:"required port"`             // the listener of the proxy
-	Name    string `json:"name,omitempty" schema:"pattern=section"` // the sectionName in policies; by default the port
+	Address string `json:"address" schema:"required ip" missing:"the IP address that its proxy listens on"` // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`                                                     // the listener of the proxy
+	Name    string `json:"name,omitempty" schema:"pattern=section"`                                         // the sectionName in policies; by default the port
 }
 
 // Listener returns "address:port".
@@ -114,9 +114,9 @@ type Health struct {
 // ServiceProbe is the health probe of an application by the agent.
 type ServiceProbe struct {
 	// Interval is the time between probes, 100ms to 1h.
-	Interval *Duration `json:"interval,omitempty" schema:"default=1s"`
+	Interval *Duration `json:"interval,omitempty" schema:"min=100ms max=1h default=1s"`
 	// Timeout is the timeout of one probe, 10ms to 1h.
-	Timeout *Duration `json:"timeout,omitempty" schema:"default=1s"`
+	Timeout *Duration `json:"timeout,omitempty" schema:"min=10ms max=1h default=1s"`
 	// UnhealthyThreshold is the number of consecutive failures after which the inbound is no endpoint.
 	UnhealthyThreshold *uint32 `json:"unhealthyThreshold,omitempty" schema:"min=1 max=1000 default=3"`
 	// HealthyThreshold is the number of consecutive successes after which the inbound is an endpoint again.

@@ -223,7 +223,7 @@ func TestDataplaneRejects(t *testing.T) {
 				"networking.inbound[2].health: `ready` and `healthy` contradict"}},
 		{"a probe", `{address: 10.0.0.1, inbound: [{port: 80, serviceProbe: {interval: 1ms, timeout: -1s, ` +
 			`unhealthyThreshold: 2000, healthyThreshold: 2000}}]}`, []string{
-			"networking.inbound[0].serviceProbe.interval: is 1ms, want 100ms to 1h0m0s",
+			"networking.inbound[0].serviceProbe.interval: is 1ms, want 100ms to 1h",
 			"networking.inbound[0].serviceProbe.timeout: is -1s",
 			"networking.inbound[0].serviceProbe.unhealthyThreshold: is 2000",
 			"networking.inbound[0].serviceProbe.healthyThreshold: is 2000"}},
@@ -255,7 +255,8 @@ func TestDataplaneRejects(t *testing.T) {
 				`MeshExternalService`, "networking.outbound[1].backendRef.name: is required, or labels",
 			"networking.outbound[2].backendRef.port: is required",
 			"networking.outbound[3].backendRef: has a name and labels",
-			"networking.outbound[4].backendRef.kind: is required", "networking.outbound[4].backendRef.port: is 70000"}},
+			"networking.outbound[4].backendRef.kind: is required", "networking.outbound[4].backendRef.port: is 70000",
+			`networking.outbound[4].backendRef.name: "A" is not a name`}},
 		{"an address twice", `{address: 127.0.0.1, inbound: [{port: 3, servicePort: 4}], outbound: [{port: 1, tags: ` +
 			`{kuma.io/service: a}}, {address: 127.0.0.1, port: 1, tags: {kuma.io/service: b}}, {port: 2, tags: ` +
 			`{kuma.io/service: c}}, {port: 3, tags: {kuma.io/service: d}}], admin: {port: 2}}`, []string{
@@ -267,10 +268,11 @@ func TestDataplaneRejects(t *testing.T) {
 			[]string{
 				"networking.transparentProxying.redirectPortInbound: is 70000",
 				"networking.transparentProxying.redirectPortOutbound: is 70000",
-				"networking.transparentProxying.redirectPortOutbound: is redirectPortInbound too",
 				`networking.transparentProxying.ipFamilyMode: is "ipv4"`,
 				"networking.transparentProxying.reachableServices[0]: \"a b\" is not",
 				"networking.transparentProxying.reachableBackends.refs[0].kind: is \"Mesh\""}},
+		{"one port for both directions", `{transparentProxying: {redirectPortInbound: 1, redirectPortOutbound: 1}}`,
+			[]string{"networking.transparentProxying.redirectPortOutbound: is redirectPortInbound too"}},
 		{"what comes later", `{gateway: {}, transparentProxying: {directAccessServices: ["*"]}}`, []string{
 			"networking.gateway: has no meaning here",
 			"networking.transparentProxying.directAccessServices: is not served"}},

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
-	"time"
 
 	"weft/resource"
 )
@@ -29,8 +28,8 @@ func (c *checks) services(at string, n *Networking) {
 	}
 }
 
-func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateDataplane(o *resource.Object[Dataplane], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	n := &o.Spec.Networking
 	if n.Address != "" {
 		c.hostAddress("networking.address", n.Address)
@@ -40,10 +39,10 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 		c.inbound(fmt.Sprintf("networking.inbound[%d]", i), n, in)
 	}
 	if z := n.ZoneIngress; z != nil {
-		c.advertised(atZoneIngress, z.AdvertisedAddress, z.AdvertisedPort)
+		c.hostAddress(atZoneIngress+".advertisedAddress", z.AdvertisedAddress)
 	}
 	for _, s := range zoneSections(n) {
-		c.zoneSection(s)
+		c.sectionName(s.at+".name", s.name)
 	}
 	c.sections(n)
 	c.sharedListeners(n)
@@ -54,29 +53,17 @@ func validateDataplane(o *resource.Object[Dataplane]) resource.Problems {
 	if n.TransparentProxying != nil {
 		c.transparentProxying("networking.transparentProxying", n)
 	}
-	if n.Admin != nil {
-		c.optionalPort("networking.admin.port", n.Admin.Port)
-	}
 	return c.problems
 }
 
 func (c *checks) inbound(at string, n *Networking, in Inbound) {
-	c.port(at+".port", in.Port)
-	c.optionalAddress(at+".address", in.Address)
-	c.optionalPort(at+".servicePort", in.ServicePort)
-	c.optionalAddress(at+".serviceAddress", in.ServiceAddress)
-	if in.Name != "" {
-		c.section(at+".name", in.Name)
-	}
+	c.sectionName(at+".name", in.Name)
 	c.optionalProtocol(at+".protocol", in.Protocol)
 	c.tags(at+".tags", in.Tags)
 	if tag := in.Tags[ProtocolTag]; tag != "" && in.Protocol != "" && Protocol(tag).Served() != in.Protocol.Served() {
 		c.add(at+".protocol", "is %q, and the tag %s says %q; leave one out", in.Protocol, ProtocolTag, tag)
 	}
 	c.state(at, in)
-	if in.ServiceProbe != nil {
-		c.probe(at+".serviceProbe", in.ServiceProbe)
-	}
 	c.forwarding(at, n, in)
 }
 
@@ -106,7 +93,6 @@ func isLoopback(address string) bool {
 
 // state rejects contradictions. An Ignored inbound may have any health.
 func (c *checks) state(at string, in Inbound) {
-	c.optionalOneOf(at+".state", string(in.State), string(Ready), string(NotReady), string(Ignored))
 	h := in.Health
 	if h == nil {
 		return
@@ -125,35 +111,6 @@ func (c *checks) state(at string, in Inbound) {
 	}
 	if said != nil && (in.State == Ready && !*said || in.State == NotReady && *said) {
 		c.add(at+".state", "is %q, which `health` contradicts; leave `health` out", in.State)
-	}
-}
-
-// probe also rejects zeros, which are neither valid values nor the defaults.
-func (c *checks) probe(at string, p *ServiceProbe) {
-	c.probeTime(at+".interval", p.Interval, 100*time.Millisecond)
-	c.probeTime(at+".timeout", p.Timeout, 10*time.Millisecond)
-	c.threshold(at+".unhealthyThreshold", p.UnhealthyThreshold)
-	c.threshold(at+".healthyThreshold", p.HealthyThreshold)
-}
-
-func (c *checks) probeTime(field string, d *Duration, least time.Duration) {
-	switch {
-	case d == nil:
-	case *d == 0:
-		c.add(field, "is 0, want %s to 1h0m0s; leave it out for the default", least)
-	default:
-		c.duration(field, *d, least, time.Hour)
-	}
-}
-
-func (c *checks) threshold(field string, n *uint32) {
-	const most = 1000
-	switch {
-	case n == nil:
-	case *n == 0:
-		c.add(field, "is 0, want 1 to %d; leave it out for the default", most)
-	case *n > most:
-		c.add(field, "is %d, want %d at most", *n, most)
 	}
 }
 
@@ -178,33 +135,6 @@ func zoneSections(n *Networking) []zoneSection {
 		sections = append(sections, zoneSection{atZoneEgress, z.Address, z.Port, z.Name})
 	}
 	return sections
-}
-
-func (c *checks) zoneSection(s zoneSection) {
-	c.zoneProxyAddress(s.at, s.address, s.port)
-	if s.name != "" {
-		c.section(s.at+".name", s.name)
-	}
-}
-
-// zoneProxyAddress checks the listener address of a zone proxy.
-func (c *checks) zoneProxyAddress(at, address string, port uint32) {
-	if address == "" {
-		c.add(at+".address", "is required: the IP address that its proxy listens on")
-	} else {
-		c.address(at+".address", address)
-	}
-	c.port(at+".port", port)
-}
-
-// advertised checks the address at which other zones dial a zone ingress.
-func (c *checks) advertised(at, address string, port uint32) {
-	if address == "" {
-		c.add(at+".advertisedAddress", "is required: the IP address or host name that other zones dial")
-	} else {
-		c.hostAddress(at+".advertisedAddress", address)
-	}
-	c.port(at+".advertisedPort", port)
 }
 
 // hostAddress checks an IP address, or a host name that resolves to an address of another machine.
@@ -282,8 +212,6 @@ func (c *checks) sharedListeners(n *Networking) {
 }
 
 func (c *checks) outbound(at string, out Outbound) {
-	c.optionalAddress(at+".address", out.Address)
-	c.port(at+".port", out.Port)
 	switch {
 	case out.BackendRef != nil && len(out.Tags) > 0:
 		c.add(at, "has tags and a backendRef; leave one out")
@@ -305,10 +233,9 @@ func (c *checks) outbound(at string, out Outbound) {
 }
 
 func (c *checks) backendRef(at string, ref BackendRef) {
-	if c.oneOf(at+".kind", ref.Kind, MeshServices.Name, MeshMultiZoneServices.Name, MeshExternalServices.Name) {
+	if c.valid(at + ".kind") {
 		c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
 	}
-	c.optionalPort(at+".port", ref.Port)
 }
 
 // nameOrLabels requires exactly one of both, of resources of a kind.
@@ -317,12 +244,10 @@ func (c *checks) nameOrLabels(at, of, name string, labels map[string]string) {
 	case name != "" && len(labels) > 0:
 		c.add(at, "has a name and labels; leave one out")
 	case of == "MeshService" && strings.Contains(name, "_"):
-		c.add(at+".name", "%s", notAName(name))
-	case name != "":
-		c.name(at+".name", name)
+		c.instead(at+".name", "%s", notAName(name))
 	case len(labels) > 0:
 		c.labels(at+".labels", labels)
-	default:
+	case name == "":
 		c.add(at+".name", "is required, or labels")
 	}
 }
@@ -384,12 +309,9 @@ func (c *checks) transparentProxying(at string, n *Networking) {
 		c.add(at, "a zone proxy has none: nothing is redirected to it; leave it out")
 	}
 	t := n.TransparentProxying
-	c.optionalPort(at+".redirectPortInbound", t.RedirectPortInbound)
-	c.optionalPort(at+".redirectPortOutbound", t.RedirectPortOutbound)
 	if t.RedirectPortInbound != 0 && t.RedirectPortInbound == t.RedirectPortOutbound {
 		c.add(at+".redirectPortOutbound", "is redirectPortInbound too; each needs its own")
 	}
-	c.optionalOneOf(at+".ipFamilyMode", t.IPFamilyMode, "DualStack", "IPv4", "IPv6")
 	for i, service := range t.ReachableServices {
 		c.service(fmt.Sprintf("%s.reachableServices[%d]", at, i), service)
 	}

@@ -24,7 +24,7 @@ type SecretRef struct {
 
 // InsecureInline is a value in plaintext.
 type InsecureInline struct {
-	Value string `json:"value" schema:"required maxLength=262144"` // the value
+	Value string `json:"value" schema:"required maxLength=262144 secret" missing:"the value in plain text"` // the value
 }
 
 // olderSourceFields are the fields of the older form of a [DataSource], of which it has one.
@@ -67,23 +67,20 @@ func (c *checks) dataSource(at string, s *DataSource) {
 	case s == nil:
 		c.add(at, "is required: where the value stands")
 	case s.Type == "File" || s.Type == "EnvVar":
-		c.add(at+".type", "%q is not served by this release; use Secret", s.Type)
-	case !c.oneOf(at+".type", s.Type, "Secret", "InsecureInline"):
+		c.instead(at+".type", "%q is not served by this release; use Secret", s.Type)
+	case !c.valid(at + ".type"):
 	case s.Type == "Secret" && s.InsecureInline != nil:
 		c.add(at+".insecureInline", "is given with the type Secret; leave it out")
 	case s.Type == "InsecureInline" && s.SecretRef != nil:
 		c.add(at+".secretRef", "is given with the type InsecureInline; leave it out")
 	case s.Type == "InsecureInline":
-		if s.InsecureInline == nil || s.InsecureInline.Value == "" {
+		if s.InsecureInline == nil {
 			c.add(at+".insecureInline.value", "is required with the type InsecureInline")
 		} else if s.InsecureInline.Value == hiddenKey {
 			c.add(at+".insecureInline.value", hiddenKeyWritten)
 		}
 	case s.SecretRef == nil:
 		c.add(at+".secretRef", "is required with the type Secret")
-	default:
-		c.oneOf(at+".secretRef.kind", s.SecretRef.Kind, "Secret")
-		c.name(at+".secretRef.name", s.SecretRef.Name)
 	}
 }
 

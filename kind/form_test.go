@@ -32,7 +32,7 @@ func FuzzForms(f *testing.F) {
 		d := kind.ByName(o.Key().Kind)
 		inMesh := d.Describe().Scope == resource.Mesh
 		if len(d.Prepare(o)) > 0 || inMesh != (o.Key().Mesh != "") || inMesh &&
-			kind.MeshNameProblem(o.Key().Mesh) != "" {
+			resource.MeshNameProblem(o.Key().Mesh) != "" {
 			return // the mesh is resolved when the resource is written
 		}
 		for _, form := range []resource.Form{resource.Universal, resource.Kubernetes} {

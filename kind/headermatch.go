@@ -27,10 +27,7 @@ var headerName = regexp.MustCompile("^[a-z0-9!#$%&'*+.^_`|~-]+$")
 
 // headerName checks the name of a header (RFC 9110, 5.1), which is in lower case as in HTTP/2.
 func (c *checks) headerName(at, name string) bool {
-	switch {
-	case name == "":
-		return c.add(at, "is required")
-	case len(name) > 256 || !headerName.MatchString(name):
+	if len(name) > 256 || !headerName.MatchString(name) {
 		return c.add(at, "%s is not the name of a header in lower case", quote(name))
 	}
 	return true
@@ -44,10 +41,8 @@ func (c *checks) headerMatches(at string, matches []HeaderMatch) {
 
 func (c *checks) headerMatch(at string, m HeaderMatch) {
 	c.headerName(at+".name", m.Name)
-	if !c.optionalOneOf(at+".type", m.Type, HeaderExact, HeaderPrefix, HeaderRegex, HeaderPresent, HeaderAbsent) {
-		return
-	}
 	switch existence := m.Type == HeaderPresent || m.Type == HeaderAbsent; {
+	case !c.valid(at + ".type"):
 	case existence && m.Value != "":
 		c.add(at+".value", "has no meaning with the type %s; leave it out", m.Type)
 	case !existence && m.Value == "":

@@ -16,7 +16,7 @@ type HostnameGenerator struct {
 	// Template is the template of the host name. It may contain {{ .DisplayName }} (the service's name on its owner),
 	// {{ .Name }} (its name on this control plane), {{ .Namespace }} (on Kubernetes), {{ .Mesh }}, {{ .Zone }} and {{
 	// label "NAME" }}.
-	Template string `json:"template" schema:"required maxLength=1024"`
+	Template string `json:"template" schema:"required maxLength=1024" missing:"for example \"{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local\""`
 }
 
 // HostnameSelector has exactly one of its fields.
@@ -39,13 +39,9 @@ var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Validate: validateHostnameGenerator,
 }
 
-func validateHostnameGenerator(o *resource.Object[HostnameGenerator]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateHostnameGenerator(o *resource.Object[HostnameGenerator], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	c.hostnameSelector("spec.selector", o.Spec.Selector)
-	if o.Spec.Template == "" {
-		c.add("spec.template", "is required, for example %q", "{{ .DisplayName }}.svc.{{ .Zone }}.mesh.local")
-		return c.problems
-	}
 	if sample, ok := c.template("spec.template", o.Spec.Template, HostnameActions, ""); ok && !IsHostname(sample) {
 		c.add("spec.template",
 			"%s does not render to a host name: want lower case letters, digits and '-', in parts between dots",
@@ -75,7 +71,7 @@ func (c *checks) hostnameSelector(at string, s HostnameSelector) {
 // IsHostname reports whether a name is a host name: labels of RFC 1123 in lower case, 63 characters each and 253 in all
 // (RFC 1035, section 2.3.4), and the last one not a number.
 func IsHostname(name string) bool {
-	return len(name) <= maxName && subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
+	return len(name) <= maxName && resource.Subdomain.MatchString(name) && !longLabel(name) && !endsInANumber(name)
 }
 
 // IsDNSName reports whether a name is one of a server outside the mesh: a host name, of which parts may have '_' too,

@@ -77,5 +77,5 @@ const (
 type RequestMirror struct {
 	BackendRef RouteBackendRef `json:"backendRef" schema:"required"` // the backend
 	// the percentage of the requests that are mirrored
-	Percentage *Decimal `json:"percentage,omitempty" schema:"default=100"`
+	Percentage *Decimal `json:"percentage,omitempty" schema:"min=0 max=100 default=100"`
 }

@@ -35,8 +35,7 @@ func (c *checks) httpFilters(at string, rule *HTTPRouteRule) {
 
 // httpFilter checks a filter. prefixes states that all matches of its rule are prefixes.
 func (c *checks) httpFilter(at string, f *HTTPFilter, prefixes bool) {
-	if !c.oneOf(at+".type", f.Type, RequestHeaderFilter, ResponseHeaderFilter, RedirectFilter, RewriteFilter,
-		MirrorFilter) {
+	if !c.valid(at + ".type") {
 		return
 	}
 	for _, member := range []struct {
@@ -117,14 +116,12 @@ func (c *checks) redirect(at string, r *RequestRedirect, prefixes bool) {
 	if *r == (RequestRedirect{}) {
 		c.add(at, "leads to the URL of the request; want scheme, hostname, path, port or statusCode")
 	}
-	c.optionalOneOf(at+".scheme", r.Scheme, "http", "https")
 	c.optionalHostname(at+".hostname", r.Hostname)
-	c.optionalPort(at+".port", r.Port)
 	if r.Path != nil {
 		c.pathRewrite(at+".path", r.Path, prefixes)
 	}
 	if code := r.StatusCode; code != 0 && !slices.Contains([]uint32{301, 302, 303, 307, 308}, code) {
-		c.add(at+".statusCode", "is %d, want one of 301, 302, 303, 307, 308", code)
+		c.instead(at+".statusCode", "is %d, want one of 301, 302, 303, 307, 308", code)
 	}
 }
 
@@ -141,7 +138,7 @@ func (c *checks) optionalHostname(at, name string) bool {
 }
 
 func (c *checks) pathRewrite(at string, p *PathRewrite, prefixes bool) {
-	if !c.oneOf(at+".type", p.Type, ReplaceFullPath, ReplacePrefixMatch) {
+	if !c.valid(at + ".type") {
 		return
 	}
 	if p.Type == ReplaceFullPath {
@@ -165,8 +162,5 @@ func (c *checks) mirror(at string, m *RequestMirror) {
 	c.routeBackend(at+".backendRef", &m.BackendRef)
 	if m.BackendRef.Weight != nil {
 		c.add(at+".backendRef.weight", "has no meaning here; use percentage")
-	}
-	if p := m.Percentage; p != nil && (*p < 0 || *p > 100) {
-		c.add(at+".percentage", "is %s, want 0 to 100", p)
 	}
 }

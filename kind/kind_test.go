@@ -307,7 +307,7 @@ func TestHostnameGenerator(t *testing.T) {
 	rejects(t, `{type: HostnameGenerator, name: g, spec: %s}`, []rejected{
 		{"nothing", `{}`,
 			[]string{"spec.selector: has 0 selections",
-				`spec.template: is required, for example "{{ .DisplayName }}.svc`}},
+				`spec.template: is required: for example "{{ .DisplayName }}.svc`}},
 		{"labels", `{selector: {meshService: {matchLabels: {a: "b c"}}}, template: a}`,
 			[]string{"spec.selector.meshService.matchLabels[a]: "}},
 		{"labels of external services", `{selector: {meshExternalService: {matchLabels: {a: "b c"}}}, template: a}`,

@@ -50,7 +50,7 @@ type Failover struct {
 
 // FromZones are zones of clients.
 type FromZones struct {
-	Zones []string `json:"zones,omitempty" schema:"required minItems=1 maxItems=256 maxLength=63"` // their names
+	Zones []string `json:"zones,omitempty" schema:"required minItems=1 maxItems=256 pattern=mesh" missing:"at least one zone; leave from out for clients of every zone"` // their names
 }
 
 // Types of [ToZones].
@@ -66,7 +66,7 @@ type ToZones struct {
 	// Only for the named zones, AnyExcept for all others, Any, or None
 	Type string `json:"type" schema:"required enum=None|Only|Any|AnyExcept"`
 	// the names of zones, with Only and AnyExcept
-	Zones []string `json:"zones,omitempty" schema:"maxItems=256 maxLength=63"`
+	Zones []string `json:"zones,omitempty" schema:"maxItems=256 pattern=mesh"`
 }
 
 // Select returns whether the zones include one.
@@ -150,13 +150,6 @@ func (l LocalityAwareness) Overprovisioning() uint32 {
 	return uint32(up.Int64())
 }
 
-const (
-	maxAffinityTags   = 9
-	maxAffinityWeight = 100_000_000
-	maxFailovers      = 16
-	maxFailoverZones  = 256
-)
-
 func (c *checks) localityAwareness(at string, l *LocalityAwareness) {
 	if l.LocalZone != nil {
 		c.affinityTags(at+".localZone.affinityTags", l.LocalZone.AffinityTags)
@@ -168,11 +161,8 @@ func (c *checks) localityAwareness(at string, l *LocalityAwareness) {
 
 func (c *checks) affinityTags(at string, tags []AffinityTag) {
 	if len(tags) == 0 {
-		c.add(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the zone, "+
+		c.instead(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the zone, "+
 			"as Kuma does then, write crossZone: {failover: [{to: {type: None}}]}")
-	}
-	if len(tags) > maxAffinityTags {
-		c.add(at, "has %d entries, want at most %d", len(tags), maxAffinityTags)
 	}
 	seen, weighted := map[string]bool{}, 0
 	for i, tag := range tags {
@@ -183,7 +173,6 @@ func (c *checks) affinityTags(at string, tags []AffinityTag) {
 		seen[tag.Key] = true
 		if tag.Weight != nil {
 			weighted++
-			c.between(at+".weight", tag.Weight, 1, maxAffinityWeight)
 		}
 	}
 	if weighted > 0 && weighted < len(tags) {
@@ -199,50 +188,21 @@ func (c *checks) crossZone(at string, z *CrossZone) {
 	if z.Failover != nil && len(z.Failover) == 0 {
 		c.add(at+".failover", "has no entry; to leave all other zones out, write one with `to: {type: None}`")
 	}
-	if len(z.Failover) > maxFailovers {
-		c.add(at+".failover", "has %d entries, want at most %d", len(z.Failover), maxFailovers)
-	}
 	for i := range z.Failover {
-		at := fmt.Sprintf("%s.failover[%d]", at, i)
-		f := &z.Failover[i]
-		if f.From != nil {
-			if len(f.From.Zones) == 0 {
-				c.add(at+".from.zones", "is required: at least one zone; leave `from` out for clients of every zone")
-			}
-			c.zoneNames(at+".from.zones", f.From.Zones)
-		}
-		c.toZones(at+".to", &f.To)
+		c.toZones(fmt.Sprintf("%s.failover[%d].to", at, i), &z.Failover[i].To)
 	}
-	if t := z.FailoverThreshold; t != nil {
-		at := at + ".failoverThreshold.percentage"
-		if c.required(at, t.Percentage != nil) && t.Percentage != nil && (*t.Percentage <= 0 || *t.Percentage > 100) {
-			c.add(at, "is %s, want a percentage above 0 and up to 100", *t.Percentage)
-		}
+	if t := z.FailoverThreshold; t != nil && t.Percentage != nil && (*t.Percentage <= 0 || *t.Percentage > 100) {
+		c.add(at+".failoverThreshold.percentage", "is %s, want a percentage above 0 and up to 100", *t.Percentage)
 	}
 }
 
 func (c *checks) toZones(at string, to *ToZones) {
-	if !c.oneOf(at+".type", to.Type, NoZone, OnlyZones, AnyZone, OtherZones) {
-		return
-	}
 	named := to.Type == OnlyZones || to.Type == OtherZones
 	switch {
+	case !c.valid(at + ".type"):
 	case named && len(to.Zones) == 0:
 		c.add(at+".zones", "is required with the type %s: at least one zone", to.Type)
 	case !named && to.Zones != nil:
 		c.add(at+".zones", "is given with the type %s; leave it out", to.Type)
-	default:
-		c.zoneNames(at+".zones", to.Zones)
-	}
-}
-
-func (c *checks) zoneNames(at string, zones []string) {
-	if len(zones) > maxFailoverZones {
-		c.add(at, "has %d entries, want at most %d", len(zones), maxFailoverZones)
-	}
-	for i, zone := range zones {
-		if problem := MeshNameProblem(zone); problem != "" {
-			c.add(fmt.Sprintf("%s[%d]", at, i), "%s", problem)
-		}
 	}
 }

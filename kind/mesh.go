@@ -136,7 +136,7 @@ func (s *LegacyDataSource) Value() []byte {
 
 // lifeOr returns a parsed duration, or d for an empty text.
 func lifeOr(text string, d time.Duration) time.Duration {
-	if parsed, err := ParseDuration(text); err == nil && text != "" {
+	if parsed, err := resource.ParseDuration(text); err == nil && text != "" {
 		return parsed
 	}
 	return d
@@ -162,7 +162,7 @@ type DPCert struct {
 // DPCertRotation has the parameters of certificate rotation.
 type DPCertRotation struct {
 	// the validity of a certificate, 10s to 365d
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=24h"`
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration min=10s max=365d default=24h"`
 }
 
 // MTLSConf is the CA of a [MTLSBackend].
@@ -177,14 +177,14 @@ type BuiltinCACert struct {
 	// the size of its RSA key in bits
 	RSABits uint32 `json:"RSAbits,omitempty" schema:"min=2048 max=8192 default=2048"`
 	// the validity of the CA, 1h to 100y
-	Expiration string `json:"expiration,omitempty" schema:"pattern=duration default=10y"`
+	Expiration string `json:"expiration,omitempty" schema:"pattern=duration min=1h max=100y default=10y"`
 }
 
 // LegacyDataSource is the source of a value; it has exactly one of its fields.
 type LegacyDataSource struct {
-	Secret       string `json:"secret,omitempty" schema:"pattern=name"`          // the name of a Secret of the mesh
-	Inline       []byte `json:"inline,omitempty" schema:"maxLength=65536"`       // the value in base64
-	InlineString string `json:"inlineString,omitempty" schema:"maxLength=65536"` // the value
+	Secret       string `json:"secret,omitempty" schema:"pattern=name"`                 // the name of a Secret of the mesh
+	Inline       []byte `json:"inline,omitempty" schema:"maxLength=65536 secret"`       // the value in base64
+	InlineString string `json:"inlineString,omitempty" schema:"maxLength=65536 secret"` // the value
 }
 
 // MeshRouting is the routing of traffic that leaves a zone.
@@ -218,7 +218,7 @@ type MembershipRule struct {
 type KubernetesMembers struct {
 	Namespace *NamespaceMembers `json:"namespace,omitempty"`                  // the namespace of the Pod
 	Pod       *PodMembers       `json:"pod,omitempty"`                        // the Pod
-	Zone      string            `json:"zone,omitempty" schema:"maxLength=63"` // the zone of the Pod
+	Zone      string            `json:"zone,omitempty" schema:"pattern=mesh"` // the zone of the Pod
 }
 
 // NamespaceMembers are the Dataplanes of a namespace, by its name or its labels.
@@ -229,7 +229,7 @@ type NamespaceMembers struct {
 
 // PodMembers are the Dataplanes of Pods that have labels.
 type PodMembers struct {
-	Labels map[string]string `json:"labels,omitempty" schema:"labels"` // of the Pod
+	Labels map[string]string `json:"labels,omitempty" schema:"required labels"` // of the Pod
 }
 
 // noMetricsYet is the problem of fields about metrics of proxies.

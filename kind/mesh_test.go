@@ -73,14 +73,14 @@ func TestMeshMTLSRejects(t *testing.T) {
 		{"lives", `{backends: [{name: a, type: builtin, dpCert: {rotation: {expiration: 1s}}}, {name: b, type: ` +
 			`builtin, dpCert: {rotation: {expiration: soon}}}, {name: c, type: builtin, dpCert: {rotation: ` +
 			`{expiration: 2y}}}]}`, []string{
-			"mtls.backends[0].dpCert.rotation.expiration: is 1s, want 10s to 1y",
+			"mtls.backends[0].dpCert.rotation.expiration: is 1s, want 10s to 365d",
 			`mtls.backends[1].dpCert.rotation.expiration: "soon" is not a duration`,
-			"mtls.backends[2].dpCert.rotation.expiration: is 2y, want 10s to 1y"}},
+			"mtls.backends[2].dpCert.rotation.expiration: is 2y, want 10s to 365d"}},
 		{"a builtin authority", `{backends: [{name: a, type: builtin, conf: {caCert: {RSAbits: 1024, expiration: ` +
 			`101y}}}, {name: b, type: builtin, conf: {caCert: {RSAbits: 16384, expiration: 12h}, cert: {secret: a}, ` +
 			`key: {secret: b}}}]}`, []string{
 			"mtls.backends[0].conf.caCert.RSAbits: is 1024, want 2048 to 8192",
-			"mtls.backends[0].conf.caCert.expiration: is 101y, want 1h0m0s to 100y",
+			"mtls.backends[0].conf.caCert.expiration: is 101y, want 1h to 100y",
 			"mtls.backends[1].conf.caCert.RSAbits: is 16384",
 			"mtls.backends[1].conf.caCert.expiration: is 12h0m0s, less than the 1d of the certificates",
 			"mtls.backends[1].conf.cert: is given with the type builtin",
@@ -189,13 +189,13 @@ func TestParseDuration(t *testing.T) {
 		"10y": 10 * year, "1y30d": year + 30*24*time.Hour, "1y1h": year + time.Hour,
 		"1y364d23h59m": 2*year - time.Minute, "100y": 100 * year, "0y": 0,
 	} {
-		if got, err := kind.ParseDuration(text); got != want || err != nil {
+		if got, err := resource.ParseDuration(text); got != want || err != nil {
 			t.Errorf("%s is %s (%v), want %s", text, got, err, want)
 		}
 	}
 	for _, text := range []string{"y", "1y365d", "1y24h", "1y-1s", "1y y", "1d1y", "-1y", "300y",
 		"99999999999999999999y", "1y1", "1yd"} {
-		if got, err := kind.ParseDuration(text); err == nil {
+		if got, err := resource.ParseDuration(text); err == nil {
 			t.Errorf("%q is %s", text, got)
 		}
 	}

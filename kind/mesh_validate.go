@@ -2,28 +2,22 @@ package kind
 
 import (
 	"fmt"
-	"time"
 
 	"weft/resource"
 )
 
 const (
-	minRSABits = 2048
-	maxRSABits = 8192
-
 	defaultRSABits = 2048
 	defaultCALife  = 10 * year
-	minCALife      = time.Hour
-	maxCALife      = 100 * year
 )
 
-func validateMesh(o *resource.Object[Mesh]) resource.Problems {
-	c := topEnvelope(&o.Meta)
+func validateMesh(o *resource.Object[Mesh], found resource.Problems) resource.Problems {
+	c := topEnvelope(&o.Meta, found)
 	if o.Spec.MTLS != nil {
 		c.mtls("mtls", o.Spec.MTLS)
 	}
 	if s := o.Spec.MeshServices; s != nil {
-		c.add("meshServices.mode", "is %s, and every mesh has the mode Exclusive; write that or leave meshServices out",
+		c.instead("meshServices.mode", "is %s, and every mesh has the mode Exclusive; write that or leave meshServices out",
 			quote(s.Mode))
 	}
 	if m := o.Spec.DataplaneProxyMembership; m != nil {
@@ -43,7 +37,7 @@ func (c *checks) mtls(at string, m *MeshMTLS) {
 		field := fmt.Sprintf("%s.backends[%d]", at, i)
 		if j, taken := first[b.Name]; taken {
 			c.add(field+".name", "%q is the name of %s.backends[%d] too; each needs its own", b.Name, at, j)
-		} else if c.name(field+".name", b.Name) {
+		} else if c.valid(field + ".name") {
 			first[b.Name] = i
 		}
 		c.mtlsBackend(field, b)
@@ -55,11 +49,7 @@ func (c *checks) mtls(at string, m *MeshMTLS) {
 }
 
 func (c *checks) mtlsBackend(at string, b *MTLSBackend) {
-	c.optionalOneOf(at+".mode", b.Mode, StrictMTLS, PermissiveMTLS)
-	if b.DPCert != nil && b.DPCert.Rotation != nil {
-		c.life(at+".dpCert.rotation.expiration", b.DPCert.Rotation.Expiration, minCertificateLife, maxCertificateLife)
-	}
-	if !c.oneOf(at+".type", b.Type, BuiltinBackend, ProvidedBackend) {
+	if !c.valid(at + ".type") {
 		return
 	}
 	conf := MTLSConf{}
@@ -87,11 +77,7 @@ func (c *checks) builtinCA(at string, b *MTLSBackend, conf MTLSConf) {
 	if conf.CACert == nil {
 		return
 	}
-	if bits := conf.CACert.RSABits; bits != 0 && (bits < minRSABits || bits > maxRSABits) {
-		c.add(at+".caCert.RSAbits", "is %d, want %d to %d", bits, minRSABits, maxRSABits)
-	}
-	if _, life := b.BuiltinCA(); c.life(at+".caCert.expiration", conf.CACert.Expiration, minCALife, maxCALife) &&
-		life < b.CertificateLife() {
+	if _, life := b.BuiltinCA(); life < b.CertificateLife() {
 		c.add(at+".caCert.expiration", "is %s, less than the %s of the certificates that it signs", written(life),
 			written(b.CertificateLife()))
 	}
@@ -129,9 +115,6 @@ func (c *checks) legacySource(at string, s *LegacyDataSource) []byte {
 	if s.InlineString == hiddenKey {
 		c.add(at+".inlineString", hiddenKeyWritten)
 		return nil
-	}
-	if s.Secret != "" {
-		c.name(at+".secret", s.Secret)
 	}
 	return s.Value()
 }
@@ -176,15 +159,7 @@ func (c *checks) kubernetesMembers(at string, k *KubernetesMembers) {
 		c.namespaceMembers(at+".namespace", n)
 	}
 	if p := k.Pod; p != nil {
-		if len(p.Labels) == 0 {
-			c.add(at+".pod.labels", "is required")
-		}
 		c.labels(at+".pod.labels", p.Labels)
-	}
-	if k.Zone != "" {
-		if problem := MeshNameProblem(k.Zone); problem != "" {
-			c.add(at+".zone", "%s", problem)
-		}
 	}
 }
 

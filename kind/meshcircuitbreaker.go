@@ -1,10 +1,6 @@
 package kind
 
-import (
-	"time"
-
-	"weft/resource"
-)
+import "weft/resource"
 
 // MeshCircuitBreaker limits the connections and requests of the proxies that it targets, and ejects endpoints that
 // fail.
@@ -70,17 +66,17 @@ type OutlierDetection struct {
 	// Disabled ejects no endpoint, also none that cannot be reached.
 	Disabled *bool `json:"disabled,omitempty"`
 	// Interval is the interval at which ejections end, and at which the rates of failures are computed.
-	Interval *Duration `json:"interval,omitempty" cost:"min=100ms producer=1s"`
+	Interval *Duration `json:"interval,omitempty" schema:"min=1ms max=10y" cost:"min=100ms producer=1s"`
 	// BaseEjectionTime is the time of the first ejection; the n-th one takes n times as long.
-	BaseEjectionTime *Duration `json:"baseEjectionTime,omitempty"`
+	BaseEjectionTime *Duration `json:"baseEjectionTime,omitempty" schema:"min=1ms max=10y"`
 	// MaxEjectionPercent is the percentage of the endpoints that may be ejected, rounded down to endpoints.
-	MaxEjectionPercent *uint32 `json:"maxEjectionPercent,omitempty" schema:"max=100"`
+	MaxEjectionPercent *uint32 `json:"maxEjectionPercent,omitempty" schema:"min=0 max=100"`
 	// SplitExternalAndLocalErrors counts failures to reach an endpoint apart from its responses. Without it, they count
 	// as responses with 5xx. The detector localOriginFailures implies it.
 	SplitExternalAndLocalErrors *bool `json:"splitExternalAndLocalErrors,omitempty"`
 	// HealthyPanicThreshold is the percentage of usable endpoints below which all endpoints are used, also ejected
 	// ones; 0 for never.
-	HealthyPanicThreshold *Decimal   `json:"healthyPanicThreshold,omitempty"`
+	HealthyPanicThreshold *Decimal   `json:"healthyPanicThreshold,omitempty" schema:"min=0 max=100"`
 	Detectors             *Detectors `json:"detectors,omitempty"` // what counts as failing
 }
 
@@ -116,15 +112,15 @@ type FailureDetector struct {
 type SuccessRateDetector struct {
 	MinimumHosts  *uint32 `json:"minimumHosts,omitempty" schema:"min=1"`  // endpoints with such a volume; by default 5
 	RequestVolume *uint32 `json:"requestVolume,omitempty" schema:"min=1"` // requests in an interval; by default 100
-	// the number of standard deviations below the mean; by default 1.9
-	StandardDeviationFactor *Decimal `json:"standardDeviationFactor,omitempty"`
+	// the number of standard deviations below the mean, which Envoy has in thousandths; by default 1.9
+	StandardDeviationFactor *Decimal `json:"standardDeviationFactor,omitempty" schema:"min=0.001 max=1000"`
 }
 
 // FailurePercentageDetector computes the share of failures of each endpoint.
 type FailurePercentageDetector struct {
-	MinimumHosts  *uint32 `json:"minimumHosts,omitempty" schema:"min=1"`  // endpoints with such a volume; by default 5
-	RequestVolume *uint32 `json:"requestVolume,omitempty" schema:"min=1"` // requests in an interval; by default 50
-	Threshold     *uint32 `json:"threshold,omitempty" schema:"max=100"`   // the percentage of failures; by default 85
+	MinimumHosts  *uint32 `json:"minimumHosts,omitempty" schema:"min=1"`      // endpoints with such a volume; by default 5
+	RequestVolume *uint32 `json:"requestVolume,omitempty" schema:"min=1"`     // requests in an interval; by default 50
+	Threshold     *uint32 `json:"threshold,omitempty" schema:"min=0 max=100"` // the percentage of failures; by default 85
 }
 
 // MeshCircuitBreakers is the kind of [MeshCircuitBreaker].
@@ -149,8 +145,8 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 	Older:    func(p *MeshCircuitBreaker) []string { return fromAsWarned(p.From) },
 }
 
-func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -167,81 +163,16 @@ func (c *checks) circuitBreaker(at string, conf *CircuitBreakerConf) {
 	if *conf == (CircuitBreakerConf{}) {
 		c.add(at, "has no field; want connectionLimits or outlierDetection")
 	}
-	if l := conf.ConnectionLimits; l != nil {
-		at := at + ".connectionLimits"
-		c.atLeastOne(at+".maxConnections", l.MaxConnections)
-		c.atLeastOne(at+".maxConnectionPools", l.MaxConnectionPools)
-		c.atLeastOne(at+".maxPendingRequests", l.MaxPendingRequests)
-		c.atLeastOne(at+".maxRetries", l.MaxRetries)
-		c.atLeastOne(at+".maxRequests", l.MaxRequests)
-	}
 	if conf.OutlierDetection != nil {
 		c.outlierDetection(at+".outlierDetection", conf.OutlierDetection)
 	}
 }
 
+// outlierDetection requires a detector, unless nothing is ejected.
 func (c *checks) outlierDetection(at string, o *OutlierDetection) {
-	c.positiveDuration(at+".interval", o.Interval)
-	c.positiveDuration(at+".baseEjectionTime", o.BaseEjectionTime)
-	c.percentage(at+".maxEjectionPercent", o.MaxEjectionPercent)
-	c.panicThreshold(at+".healthyPanicThreshold", o.HealthyPanicThreshold)
-	detectors := at + ".detectors"
-	if d := o.Detectors; d == nil || *d == (Detectors{}) {
-		if o.Disabled == nil || !*o.Disabled {
-			c.add(detectors, "is required: one of totalFailures, gatewayFailures, localOriginFailures, successRate, "+
-				"failurePercentage; or disabled: true")
-		}
-		return
-	}
-	for _, f := range []struct {
-		name     string
-		detector *FailureDetector
-	}{{"totalFailures", o.Detectors.TotalFailures}, {"gatewayFailures", o.Detectors.GatewayFailures},
-		{"localOriginFailures", o.Detectors.LocalOriginFailures}} {
-		if f.detector != nil {
-			c.atLeastOne(detectors+"."+f.name+".consecutive", f.detector.Consecutive)
-		}
-	}
-	if s := o.Detectors.SuccessRate; s != nil {
-		at := detectors + ".successRate"
-		c.atLeastOne(at+".minimumHosts", s.MinimumHosts)
-		c.atLeastOne(at+".requestVolume", s.RequestVolume)
-		if f := s.StandardDeviationFactor; f != nil && (*f < minDeviations || *f > maxDeviations) {
-			c.add(at+".standardDeviationFactor", "is %s, want %s to %s", *f, Decimal(minDeviations),
-				Decimal(maxDeviations))
-		}
-	}
-	if f := o.Detectors.FailurePercentage; f != nil {
-		at := detectors + ".failurePercentage"
-		c.atLeastOne(at+".minimumHosts", f.MinimumHosts)
-		c.atLeastOne(at+".requestVolume", f.RequestVolume)
-		c.percentage(at+".threshold", f.Threshold)
-	}
-}
-
-// Envoy has standard deviations in thousandths. Beyond 1,000 of them there is no endpoint.
-const minDeviations, maxDeviations = 0.001, 1000
-
-// positiveDuration accepts an absent value. Envoy rounds what is less than a millisecond to 0.
-func (c *checks) positiveDuration(field string, d *Duration) {
-	if d == nil {
-		return
-	}
-	if value := time.Duration(*d); value < time.Millisecond || value > maxTimeout {
-		c.add(field, "is %s, want 1ms to %s", value, written(maxTimeout))
-	}
-}
-
-// atLeastOne accepts an absent value.
-func (c *checks) atLeastOne(field string, n *uint32) {
-	if n != nil && *n == 0 {
-		c.add(field, "is 0, want at least 1; leave it out for the default")
-	}
-}
-
-// percentage accepts an absent value.
-func (c *checks) percentage(field string, n *uint32) {
-	if n != nil && *n > 100 {
-		c.add(field, "is %d, want a percentage from 0 to 100", *n)
+	disabled := o.Disabled != nil && *o.Disabled
+	if d := o.Detectors; !disabled && (d == nil || *d == (Detectors{})) {
+		c.add(at+".detectors", "is required: one of totalFailures, gatewayFailures, localOriginFailures, successRate, "+
+			"failurePercentage; or disabled: true")
 	}
 }

@@ -37,8 +37,8 @@ func TestMeshCircuitBreakerRejects(t *testing.T) {
 			`interval: 0s, baseEjectionTime: 1us, maxEjectionPercent: 101, healthyPanicThreshold: 100.5}}}]}`, []string{
 			"spec.to[0].default.outlierDetection.interval: is 0s, want 1ms to 10y",
 			"spec.to[0].default.outlierDetection.baseEjectionTime: is 1µs",
-			"spec.to[0].default.outlierDetection.maxEjectionPercent: is 101, want a percentage from 0 to 100",
-			"spec.to[0].default.outlierDetection.healthyPanicThreshold: is 100.5, want a percentage from 0 to 100"}},
+			"spec.to[0].default.outlierDetection.maxEjectionPercent: is 101, want 0 to 100",
+			"spec.to[0].default.outlierDetection.healthyPanicThreshold: is 100.5, want 0 to 100"}},
 		{"values of detectors", `{to: [{targetRef: {kind: Mesh}, default: {outlierDetection: {detectors: {` +
 			`totalFailures: {consecutive: 0}, gatewayFailures: {consecutive: 0}, ` +
 			`localOriginFailures: {consecutive: 0}, ` +

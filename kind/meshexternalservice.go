@@ -26,7 +26,7 @@ type ExternalMatch struct {
 // ExternalEndpoint is one server outside the mesh.
 type ExternalEndpoint struct {
 	// an IP address, or a host name that the egress resolves; it is stored in lower case, without a dot at its end
-	Address string `json:"address" schema:"required maxLength=253"`
+	Address string `json:"address" schema:"required maxLength=253" missing:"an IP address or a host name"`
 	Port    uint32 `json:"port" schema:"required port"` // the port of the server
 	// Priority is the priority of the endpoint: endpoints with a higher number are used while none with a lower number
 	// responds.
@@ -88,8 +88,8 @@ const (
 
 // SANMatch matches a SAN of a certificate.
 type SANMatch struct {
-	Type  string `json:"type,omitempty" schema:"enum=Exact|Prefix default=Exact"` // the type of the match
-	Value string `json:"value" schema:"required maxLength=2048"`                  // the SAN
+	Type  string `json:"type,omitempty" schema:"enum=Exact|Prefix default=Exact"`                             // the type of the match
+	Value string `json:"value" schema:"required maxLength=2048" missing:"a name in the server's certificate"` // the SAN
 }
 
 // MeshExternalServices is the kind of [MeshExternalService].

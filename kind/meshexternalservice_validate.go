@@ -9,10 +9,6 @@ import (
 	"weft/resource"
 )
 
-const (
-	maxPriority = 128 // the maximum of Envoy
-)
-
 func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
 	m := &o.Spec.Match
 	m.Type = cmp.Or(m.Type, "HostnameGenerator")
@@ -35,15 +31,11 @@ func defaultMeshExternalService(o *resource.Object[MeshExternalService]) {
 	}
 }
 
-func validateMeshExternalService(o *resource.Object[MeshExternalService]) resource.Problems {
-	c := envelope(&o.Meta)
-	m := &o.Spec.Match
-	c.oneOf("spec.match.type", m.Type, "HostnameGenerator")
-	c.port("spec.match.port", m.Port)
-	c.oneOf("spec.match.protocol", string(m.Protocol), protocols...)
+func validateMeshExternalService(o *resource.Object[MeshExternalService], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	c.externalEndpoints("spec.endpoints", o.Spec.Endpoints)
 	if o.Spec.TLS != nil {
-		c.externalTLS("spec.tls", o.Spec.TLS, m.Protocol)
+		c.externalTLS("spec.tls", o.Spec.TLS, o.Spec.Match.Protocol)
 	}
 	return c.problems
 }
@@ -53,10 +45,6 @@ func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
 	for i, e := range endpoints {
 		field := fmt.Sprintf("%s[%d]", at, i)
 		c.externalAddress(field+".address", e.Address)
-		c.port(field+".port", e.Port)
-		if e.Priority > maxPriority {
-			c.add(field+".priority", "is %d, want %d at most", e.Priority, maxPriority)
-		}
 		server := HostPort(e.Address, e.Port)
 		if j, taken := first[server]; taken {
 			c.add(field, "%s is %s[%d] too; name each server once", server, at, j)
@@ -68,9 +56,7 @@ func (c *checks) externalEndpoints(at string, endpoints []ExternalEndpoint) {
 
 // externalAddress requires an IP address or a host name in canonical form.
 func (c *checks) externalAddress(field, address string) {
-	if address == "" {
-		c.add(field, "is required: an IP address or a host name")
-	} else if _, err := netip.ParseAddr(address); err == nil {
+	if _, err := netip.ParseAddr(address); err == nil {
 		c.address(field, address)
 	} else {
 		c.dnsName(field, address, "neither an IP address nor a host name")
@@ -122,10 +108,8 @@ func (c *checks) externalTLS(at string, t *ExternalTLS, protocol Protocol) {
 var tlsVersions = []string{TLSAuto, TLS10, TLS11, TLS12, TLS13}
 
 func (c *checks) tlsVersions(at string, v *TLSVersions) {
-	low := c.optionalOneOf(at+".min", v.Min, tlsVersions...)
-	high := c.optionalOneOf(at+".max", v.Max, tlsVersions...)
 	auto := cmp.Or(v.Max, TLSAuto) == TLSAuto
-	if low && high && !auto && slices.Index(tlsVersions, v.Min) > slices.Index(tlsVersions, v.Max) {
+	if c.valid(at+".min") && c.valid(at+".max") && !auto && slices.Index(tlsVersions, v.Min) > slices.Index(tlsVersions, v.Max) {
 		c.add(at+".max", "is %s, older than min, which is %s", v.Max, v.Min)
 	}
 }
@@ -134,15 +118,8 @@ func (c *checks) verification(at string, v *ExternalVerification) {
 	if v.ServerName != "" {
 		c.dnsName(at+".serverName", v.ServerName, "not a host name")
 	}
-	if c.oneOf(at+".mode", v.Mode, Secured, SkipSAN, SkipCA, SkipAll) {
+	if c.valid(at + ".mode") {
 		c.skipped(at, v)
-	}
-	for i, san := range v.SubjectAltNames {
-		field := fmt.Sprintf("%s.subjectAltNames[%d]", at, i)
-		c.oneOf(field+".type", san.Type, "Exact", "Prefix")
-		if san.Value == "" {
-			c.add(field+".value", "is required: a name in the server's certificate")
-		}
 	}
 	c.optionalDataSource(at+".caCert", v.CACert)
 	if ca := v.CACert.Value(); ca != "" {

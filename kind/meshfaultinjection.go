@@ -32,7 +32,7 @@ const MaxFaults = 4
 // FaultConf has the faults of some requests.
 type FaultConf struct {
 	// HTTP are the faults. Each of them decides for itself which requests it is injected into.
-	HTTP []HTTPFault `json:"http,omitempty" schema:"required minItems=1 maxItems=16" merge:"prepend"`
+	HTTP []HTTPFault `json:"http,omitempty" schema:"maxItems=16" merge:"prepend"`
 }
 
 // HTTPFault is an abort, a delay, a bandwidth or several of them.
@@ -51,15 +51,15 @@ type FaultAbort struct {
 
 // FaultDelay delays requests.
 type FaultDelay struct {
-	Value      *Duration `json:"value,omitempty" schema:"required" cost:"max=1h"` // the delay
-	Percentage *Decimal  `json:"percentage,omitempty" schema:"required"`          // the percentage of the requests
+	Value      *Duration `json:"value,omitempty" schema:"required min=1ms max=10y" cost:"max=1h"` // the delay
+	Percentage *Decimal  `json:"percentage,omitempty" schema:"required"`                          // the percentage of the requests
 }
 
 // FaultBandwidth limits the bandwidth of responses.
 type FaultBandwidth struct {
 	// Limit is the bandwidth of each response, such as "50 kbps", in kbps, Mbps or Gbps. Envoy's kbps is 1,024 bytes
 	// per second.
-	Limit      string   `json:"limit" schema:"required maxLength=32"`
+	Limit      string   `json:"limit" schema:"required maxLength=32" missing:"1 kbps to 1000 Gbps, such as \"50 kbps\""`
 	Percentage *Decimal `json:"percentage,omitempty" schema:"required"` // the percentage of the responses
 }
 
@@ -91,8 +91,8 @@ func defaultMeshFaultInjection(o *resource.Object[MeshFaultInjection]) {
 	}
 }
 
-func validateMeshFaultInjection(o *resource.Object[MeshFaultInjection]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshFaultInjection(o *resource.Object[MeshFaultInjection], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -105,13 +105,9 @@ func (c *checks) faults(at string, conf *FaultConf) {
 	for i := range conf.HTTP {
 		f, field := &conf.HTTP[i], fmt.Sprintf("%s.http[%d]", at, i)
 		if a := f.Abort; a != nil {
-			c.required(field+".abort.httpStatus", a.HTTPStatus != nil)
-			checkCount(c, field+".abort.httpStatus", a.HTTPStatus, 200, 599)
 			c.share(field+".abort.percentage", a.Percentage)
 		}
 		if d := f.Delay; d != nil {
-			c.required(field+".delay.value", d.Value != nil)
-			c.interval(field+".delay.value", d.Value)
 			c.share(field+".delay.percentage", d.Percentage)
 		}
 		if b := f.ResponseBandwidth; b != nil {
@@ -124,9 +120,9 @@ func (c *checks) faults(at string, conf *FaultConf) {
 	}
 }
 
-// share requires a percentage that Envoy can draw: its smallest share is one in a million.
+// share accepts an absent percentage, and one that Envoy can draw: its smallest share is one in a million.
 func (c *checks) share(at string, p *Decimal) {
-	if !c.required(at, p != nil) {
+	if p == nil {
 		return
 	}
 	if share := float64(*p) * 10_000; share < 0 || share > 1_000_000 || math.Abs(share-math.Round(share)) > 1e-6 {

@@ -29,24 +29,24 @@ type MeshHealthCheck struct {
 // not absent or disabled too. A field that is left out keeps the value of a less specific policy.
 type HealthCheckConf struct {
 	// Interval is the interval of the checks of an endpoint with traffic.
-	Interval *Duration `json:"interval,omitempty" schema:"default=1m" cost:"min=100ms producer=1s"`
+	Interval *Duration `json:"interval,omitempty" schema:"min=1ms max=10y default=1m" cost:"min=100ms producer=1s"`
 	// Timeout is the timeout of one check.
-	Timeout *Duration `json:"timeout,omitempty" schema:"default=15s"`
+	Timeout *Duration `json:"timeout,omitempty" schema:"min=1ms max=10y default=15s"`
 	// UnhealthyThreshold is the number of failed checks in a row after which an endpoint gets no traffic. One
 	// response with a status that is not expected suffices.
-	UnhealthyThreshold *int32 `json:"unhealthyThreshold,omitempty" schema:"min=1 default=5"`
+	UnhealthyThreshold *int32 `json:"unhealthyThreshold,omitempty" schema:"min=1 max=1000000 default=5"`
 	// HealthyThreshold is the number of successful checks in a row after which it gets traffic again. The first check
 	// of an endpoint suffices.
-	HealthyThreshold *int32 `json:"healthyThreshold,omitempty" schema:"min=1 default=1"`
+	HealthyThreshold *int32 `json:"healthyThreshold,omitempty" schema:"min=1 max=1000000 default=1"`
 	// InitialJitter is the longest random wait before the first check; by default there is none.
-	InitialJitter *Duration `json:"initialJitter,omitempty"`
+	InitialJitter *Duration `json:"initialJitter,omitempty" schema:"min=1ms max=10y"`
 	// IntervalJitter is the longest random time that is added to an interval; by default there is none.
-	IntervalJitter *Duration `json:"intervalJitter,omitempty"`
+	IntervalJitter *Duration `json:"intervalJitter,omitempty" schema:"min=1ms max=10y"`
 	// IntervalJitterPercent is the same as a percentage of the interval; both are added.
-	IntervalJitterPercent *int32 `json:"intervalJitterPercent,omitempty" schema:"max=100"`
+	IntervalJitterPercent *int32 `json:"intervalJitterPercent,omitempty" schema:"min=0 max=100"`
 	// HealthyPanicThreshold is the percentage of usable endpoints below which all endpoints are used; 0 for never. That
 	// of a MeshCircuitBreaker decides where both are set.
-	HealthyPanicThreshold *Decimal `json:"healthyPanicThreshold,omitempty"`
+	HealthyPanicThreshold *Decimal `json:"healthyPanicThreshold,omitempty" schema:"min=0 max=100"`
 	// FailTrafficOnPanic fails the traffic below HealthyPanicThreshold: requests get 503. It has no effect on the load
 	// balancers RingHash and Maglev.
 	FailTrafficOnPanic *bool `json:"failTrafficOnPanic,omitempty"`
@@ -57,7 +57,7 @@ type HealthCheckConf struct {
 	// AlwaysLogHealthCheckFailures also writes a line for each failed check.
 	AlwaysLogHealthCheckFailures *bool `json:"alwaysLogHealthCheckFailures,omitempty"`
 	// NoTrafficInterval is the interval of the checks of the endpoints of a destination that had no traffic yet.
-	NoTrafficInterval *Duration `json:"noTrafficInterval,omitempty" schema:"default=1m" cost:"min=100ms producer=1s"`
+	NoTrafficInterval *Duration `json:"noTrafficInterval,omitempty" schema:"min=1ms max=10y default=1m" cost:"min=100ms producer=1s"`
 	// ReuseConnection keeps the connection of the checks of an endpoint open.
 	ReuseConnection *bool `json:"reuseConnection,omitempty" schema:"default=true"`
 
@@ -85,7 +85,7 @@ type HTTPHealthCheck struct {
 	// RequestHeadersToAdd are further headers of the request.
 	RequestHeadersToAdd *CheckHeaders `json:"requestHeadersToAdd,omitempty"`
 	// ExpectedStatuses are the statuses of a healthy endpoint; by default 200 alone.
-	ExpectedStatuses []int32 `json:"expectedStatuses,omitempty" schema:"minItems=1 maxItems=64"`
+	ExpectedStatuses []int32 `json:"expectedStatuses,omitempty" schema:"minItems=1 maxItems=64 min=100 max=599"`
 }
 
 // CheckHeaders are headers of a request.
@@ -167,8 +167,8 @@ func olderPanicThreshold(p *MeshHealthCheck) []string {
 	return warnings
 }
 
-func validateMeshHealthCheck(o *resource.Object[MeshHealthCheck]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshHealthCheck(o *resource.Object[MeshHealthCheck], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -180,15 +180,6 @@ func (c *checks) healthCheck(at string, conf *HealthCheckConf) {
 	if conf.TCP == nil && conf.HTTP == nil && conf.GRPC == nil {
 		c.add(at, "has no checker; want tcp, http or grpc")
 	}
-	c.interval(at+".interval", conf.Interval)
-	c.interval(at+".timeout", conf.Timeout)
-	checkCount(c, at+".unhealthyThreshold", conf.UnhealthyThreshold, 1, maxChecks)
-	checkCount(c, at+".healthyThreshold", conf.HealthyThreshold, 1, maxChecks)
-	c.interval(at+".initialJitter", conf.InitialJitter)
-	c.interval(at+".intervalJitter", conf.IntervalJitter)
-	checkCount(c, at+".intervalJitterPercent", conf.IntervalJitterPercent, 0, 100)
-	c.panicThreshold(at+".healthyPanicThreshold", conf.HealthyPanicThreshold)
-	c.interval(at+".noTrafficInterval", conf.NoTrafficInterval)
 	if p := conf.EventLogPath; p != "" && (!strings.HasPrefix(p, "/") || path.Clean(p) != p || p == "/" ||
 		!printable(p)) {
 		c.add(at+".eventLogPath", "%s is not the absolute path of a file, such as /var/log/checks.json", quote(p))
@@ -221,16 +212,6 @@ func checkCost(conf *HealthCheckConf) int64 {
 	return cost
 }
 
-// maxChecks is far above any number of checks in a row that is of use.
-const maxChecks = 1_000_000
-
-// panicThreshold accepts an absent value.
-func (c *checks) panicThreshold(field string, p *Decimal) {
-	if p != nil && (*p < 0 || *p > 100) {
-		c.add(field, "is %s, want a percentage from 0 to 100", *p)
-	}
-}
-
 func (c *checks) tcpCheck(at string, t *TCPHealthCheck) {
 	for i, text := range t.Receive {
 		if text == "" {
@@ -251,12 +232,8 @@ func (c *checks) httpCheck(at string, h *HTTPHealthCheck) {
 		c.checkHeaders(at+".requestHeadersToAdd.add", m.Add)
 	}
 	for i, status := range h.ExpectedStatuses {
-		field := fmt.Sprintf("%s.expectedStatuses[%d]", at, i)
-		switch {
-		case status < 100 || status > 599:
-			c.add(field, "is %d, want 100 to 599", status)
-		case slices.Contains(h.ExpectedStatuses[:i], status):
-			c.add(field, "is %d, which is there before; leave it out", status)
+		if slices.Contains(h.ExpectedStatuses[:i], status) {
+			c.add(fmt.Sprintf("%s.expectedStatuses[%d]", at, i), "is %d, which is there before; leave it out", status)
 		}
 	}
 }
@@ -265,7 +242,7 @@ func (c *checks) checkHeaders(at string, headers []CheckHeader) {
 	for i, h := range headers {
 		field := fmt.Sprintf("%s[%d]", at, i)
 		c.checkedHeader(field+".name", strings.ToLower(h.Name))
-		if h.Value == "" || !printable(h.Value) {
+		if !printable(h.Value) {
 			c.add(field+".value", "%s is not the value of a header: printable characters", quote(h.Value))
 		}
 	}

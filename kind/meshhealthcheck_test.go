@@ -29,7 +29,7 @@ func TestMeshHealthCheckRejects(t *testing.T) {
 			"spec.to[0].default.unhealthyThreshold: is 0, want 1 to 1000000",
 			"spec.to[0].default.healthyThreshold: is -1",
 			"spec.to[0].default.intervalJitterPercent: is 101, want 0 to 100",
-			"spec.to[0].default.healthyPanicThreshold: is 100.5, want a percentage from 0 to 100"}},
+			"spec.to[0].default.healthyPanicThreshold: is 100.5, want 0 to 100"}},
 		{"a file", `{to: [{targetRef: {kind: Mesh}, default: {tcp: {}, eventLogPath: log}}, {targetRef: {kind: Mesh}, ` +
 			`default: {tcp: {}, eventLogPath: /var/log/}}, {targetRef: {kind: Mesh}, default: {tcp: {}, ` +
 			`eventLogPath: "/a\nb"}}, {targetRef: {kind: Mesh}, default: {tcp: {}, eventLogPath: /..}}]}`, []string{
@@ -57,7 +57,7 @@ func TestMeshHealthCheckRejects(t *testing.T) {
 			`spec.to[0].default.http.requestHeadersToAdd.set[0].name: "host" can't be changed`,
 			`spec.to[0].default.http.requestHeadersToAdd.set[1].name: ":path" can't be changed`,
 			`spec.to[0].default.http.requestHeadersToAdd.set[2].name: "a b" is not the name of a header`,
-			`spec.to[0].default.http.requestHeadersToAdd.set[3].value: "" is not the value of a header`,
+			`spec.to[0].default.http.requestHeadersToAdd.set[3].value: is required`,
 			`spec.to[0].default.http.requestHeadersToAdd.add[0].name: "x-weft-a" is between the proxies themselves`,
 			`spec.to[0].default.http.requestHeadersToAdd.add[0].value: "a\nb" is not the value of a header`}},
 		{"a gRPC check", `{to: [{targetRef: {kind: Mesh}, default: {grpc: {serviceName: "a\nb", authority: "a b"}}}]}`,

@@ -27,8 +27,8 @@ type MeshHTTPRoute struct {
 
 // HTTPRouteTo has the rules for requests to some services.
 type HTTPRouteTo struct {
-	TargetRef RoutedRef       `json:"targetRef" schema:"required"`                     // the services
-	Rules     []HTTPRouteRule `json:"rules" schema:"required minItems=1 maxItems=256"` // the rules, in any order
+	TargetRef RoutedRef       `json:"targetRef" schema:"required"`                                                 // the services
+	Rules     []HTTPRouteRule `json:"rules" schema:"required minItems=1 maxItems=256" missing:"at least one rule"` // the rules, in any order
 }
 
 // RoutedRef selects the services that an item of `to` of a route is about.
@@ -53,7 +53,7 @@ type HTTPRouteConf struct {
 // HTTPRouteRule says what happens to the requests that match.
 type HTTPRouteRule struct {
 	// the matches; a request has to match one of them
-	Matches []HTTPMatch     `json:"matches" schema:"required minItems=1 maxItems=64"`
+	Matches []HTTPMatch     `json:"matches" schema:"required minItems=1 maxItems=64" missing:"at least one match, such as {path: {type: PathPrefix, value: /}}"`
 	Default HTTPRouteAction `json:"default" schema:"required"` // what happens to the requests
 }
 

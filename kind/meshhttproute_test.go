@@ -37,6 +37,7 @@ func TestMeshHTTPRouteRejects(t *testing.T) {
 			"spec.to[0].rules[0].matches[8].headers[2].value: has no meaning",
 			"spec.to[0].rules[0].matches[9].queryParams[1].name: is the name of another",
 			"spec.to[0].rules[0].matches[9].queryParams[2].type: is required",
+			"spec.to[0].rules[0].matches[9].queryParams[2].value: is required",
 			`spec.to[0].rules[0].matches[9].queryParams[3].value: "["`}},
 		{"the same matches", `matches: [{method: GET}], default: {backendRefs: []}}, {matches: [{method: GET, path: ` +
 			`{type: PathPrefix, value: /}}], default: {backendRefs: []}`, []string{

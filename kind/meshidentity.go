@@ -70,10 +70,11 @@ type SpireProvider struct {
 // SpireAgent is the address of the SPIRE agent of each machine.
 type SpireAgent struct {
 	// Timeout is the timeout for connecting to the agent.
-	Timeout Duration `json:"timeout,omitempty" schema:"default=1s"`
+	Timeout Duration `json:"timeout,omitempty" schema:"min=10ms max=1m default=1s"`
 	// SocketPath is the agent's unix socket. Each zone has a default: /run/spire/agent.sock on machines, and on
-	// Kubernetes the socket that the injector mounts, /run/spire/sockets/socket unless settings change it.
-	SocketPath string `json:"socketPath,omitempty" schema:"maxLength=108"`
+	// Kubernetes the socket that the injector mounts, /run/spire/sockets/socket unless settings change it. The address
+	// of a socket has room for 107 characters.
+	SocketPath string `json:"socketPath,omitempty" schema:"maxLength=107"`
 }
 
 // BundledProvider is the control plane as the issuer.
@@ -131,7 +132,7 @@ type Autogenerate struct {
 
 // CertificateParameters has the parameters of the certificates.
 type CertificateParameters struct {
-	Expiry Duration `json:"expiry,omitempty" schema:"default=24h"` // the validity of a certificate, 10s to 365d
+	Expiry Duration `json:"expiry,omitempty" schema:"min=10s max=365d default=24h"` // the validity of a certificate, 10s to 365d
 }
 
 // ProvidedCA is a CA that the user provides.

@@ -12,12 +12,8 @@ import (
 	"weft/resource"
 )
 
-// The validity of workload certificates: default, minimum and maximum.
-const (
-	defaultExpiry      = 24 * time.Hour
-	minCertificateLife = 10 * time.Second
-	maxCertificateLife = 365 * 24 * time.Hour
-)
+// defaultExpiry is the validity of workload certificates.
+const defaultExpiry = 24 * time.Hour
 
 func defaultMeshIdentity(o *resource.Object[MeshIdentity]) {
 	if o.Spec.SpiffeID == nil {
@@ -70,8 +66,8 @@ func defaultBundled(b *BundledProvider) {
 	}
 }
 
-func validateMeshIdentity(o *resource.Object[MeshIdentity]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshIdentity(o *resource.Object[MeshIdentity], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Name == MTLSIdentity {
 		c.add("name", "%q stands for the mtls of the mesh; choose another", o.Name)
 	}
@@ -88,7 +84,7 @@ func validateMeshIdentity(o *resource.Object[MeshIdentity]) resource.Problems {
 
 func (c *checks) provider(at string, p *IdentityProvider) {
 	switch {
-	case !c.oneOf(at+".type", p.Type, Bundled, Spire):
+	case !c.valid(at + ".type"):
 	case p.Type == Bundled && p.Spire != nil:
 		c.add(at+".spire", "is given with the type Bundled; leave it out")
 	case p.Type == Bundled:
@@ -100,20 +96,10 @@ func (c *checks) provider(at string, p *IdentityProvider) {
 	}
 }
 
-// maxSocketPath is the maximum length of a unix socket's path; its last byte is zero.
-const maxSocketPath = 107
-
 func (c *checks) spireAgent(at string, a *SpireAgent) {
-	c.duration(at+".timeout", a.Timeout, 10*time.Millisecond, time.Minute)
-	switch p := a.SocketPath; {
-	case p == "":
-	case !path.IsAbs(p) || path.Clean(p) != p || !printable(p):
+	if p := a.SocketPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || !printable(p)) {
 		c.add(at+".socketPath", "%s is not the path of a socket: want an absolute one, such as %s", quote(p),
 			SpireSocket)
-	case len(p) > maxSocketPath:
-		c.add(at+".socketPath",
-			"has %d characters, want %d at most, which is what the address of a socket has room for", len(p),
-			maxSocketPath)
 	}
 }
 
@@ -122,9 +108,6 @@ func printable(text string) bool {
 }
 
 func (c *checks) bundled(at string, b *BundledProvider) {
-	c.oneOf(at+".meshTrustCreation", b.MeshTrustCreation, "Enabled", "Disabled")
-	c.duration(at+".certificateParameters.expiry", b.CertificateParameters.Expiry, minCertificateLife,
-		maxCertificateLife)
 	generated := *b.Autogenerate.Enabled
 	switch {
 	case generated && b.CA != nil:

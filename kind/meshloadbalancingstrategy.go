@@ -73,9 +73,9 @@ type LoadBalancer struct {
 
 // LeastRequestConfig has the settings of LeastRequest.
 type LeastRequestConfig struct {
-	ChoiceCount *uint32 `json:"choiceCount,omitempty" schema:"min=2" cost:"max=100"` // the number of compared endpoints; by default 2
+	ChoiceCount *uint32 `json:"choiceCount,omitempty" schema:"min=2" advice:"leave it out for the default" cost:"max=100"` // the number of compared endpoints; by default 2
 	// the influence of requests where endpoints have weights; by default 1
-	ActiveRequestBias *Decimal `json:"activeRequestBias,omitempty"`
+	ActiveRequestBias *Decimal `json:"activeRequestBias,omitempty" schema:"min=0 max=1000"`
 }
 
 // MaxRing is the largest number of entries of a ring, and the default of maxRingSize.
@@ -120,7 +120,7 @@ type HashCookie struct {
 	Name string `json:"name" schema:"required maxLength=256"` // the name of the cookie
 	// the life of a cookie that Envoy sets where the request has none, 0 for the browser's session; by default Envoy
 	// sets none
-	TTL  *Duration `json:"ttl,omitempty"`
+	TTL  *Duration `json:"ttl,omitempty" schema:"min=0s max=10y"`
 	Path string    `json:"path,omitempty" schema:"maxLength=1024"` // the path of a cookie that Envoy sets
 }
 
@@ -180,8 +180,8 @@ func withoutEmptyBalancers(spec map[string]any) {
 	}
 }
 
-func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -225,36 +225,14 @@ func (c *checks) loadBalancing(at string, conf *LoadBalancingConf) {
 	}
 }
 
-const (
-	maxRingSize  = 8_000_000
-	maxTableSize = 5_000_011
-	maxBias      = 1000
-)
-
 func (c *checks) loadBalancer(at string, b *LoadBalancer) {
-	c.oneOf(at+".type", b.Type, RoundRobin, LeastRequest, RingHash, Random, Maglev)
-	if l := b.LeastRequest; l != nil {
-		if l.ChoiceCount != nil && *l.ChoiceCount < 2 {
-			c.add(at+".leastRequest.choiceCount", "is %d, want at least 2; leave it out for the default",
-				*l.ChoiceCount)
-		}
-		if bias := l.ActiveRequestBias; bias != nil && (*bias < 0 || *bias > maxBias) {
-			c.add(at+".leastRequest.activeRequestBias", "is %s, want 0 to %d", *bias, maxBias)
-		}
-	}
 	if r := b.RingHash; r != nil {
-		c.optionalOneOf(at+".ringHash.hashFunction", r.HashFunction, "XXHash", "MurmurHash2")
-		c.between(at+".ringHash.minRingSize", r.MinRingSize, 1, maxRingSize)
-		c.between(at+".ringHash.maxRingSize", r.MaxRingSize, 1, maxRingSize)
 		if reason := r.conflict(); reason != "" {
 			c.add(at+".ringHash.minRingSize", "%s", reason)
 		}
 	}
-	if m := b.Maglev; m != nil && m.TableSize != nil {
-		size := at + ".maglev.tableSize"
-		if c.between(size, m.TableSize, 1, maxTableSize) && !big.NewInt(int64(*m.TableSize)).ProbablyPrime(0) {
-			c.add(size, "is %d, want a prime number, such as 65537", *m.TableSize)
-		}
+	if m := b.Maglev; m != nil && m.TableSize != nil && !big.NewInt(int64(*m.TableSize)).ProbablyPrime(0) {
+		c.add(at+".maglev.tableSize", "is %d, want a prime number, such as 65537", *m.TableSize)
 	}
 }
 
@@ -298,23 +276,15 @@ func ringCost(conf *LoadBalancingConf) int64 {
 	return cost
 }
 
-// between accepts an absent value.
-func (c *checks) between(field string, n *uint32, low, high uint32) bool {
-	if n != nil && (*n < low || *n > high) {
-		return c.add(field, "is %d, want %d to %d", *n, low, high)
-	}
-	return true
-}
-
 // token matches the name of a header or of a cookie (RFC 9110, 5.6.2).
 var token = regexp.MustCompile("^[-!#$%&'*+.^_`|~0-9A-Za-z]{1,256}$")
 
 func (c *checks) hashPolicy(at string, p *HashPolicy) {
 	if p.Type == "SourceIP" {
-		c.add(at+".type", `is "SourceIP", which is not served; use Connection, with connection.sourceIP: true`)
+		c.instead(at+".type", `is "SourceIP", which is not served; use Connection, with connection.sourceIP: true`)
 		return
 	}
-	if !c.oneOf(at+".type", p.Type, "Header", "Cookie", "Connection", "QueryParameter", "FilterState") {
+	if !c.valid(at + ".type") {
 		return
 	}
 	given := map[string]bool{"Header": p.Header != nil, "Cookie": p.Cookie != nil, "Connection": p.Connection != nil,
@@ -345,11 +315,10 @@ func (c *checks) hashPolicy(at string, p *HashPolicy) {
 
 func (c *checks) hashCookie(at string, cookie *HashCookie) {
 	c.token(at+".name", cookie.Name)
-	if d := cookie.TTL; d != nil && (*d < 0 || time.Duration(*d) > maxTimeout || time.Duration(*d)%time.Second != 0) {
-		c.add(at+".ttl", "is %s, want whole seconds up to %s, or 0s for the session", time.Duration(*d),
-			written(maxTimeout))
+	if d := cookie.TTL; d != nil && time.Duration(*d)%time.Second != 0 {
+		c.add(at+".ttl", "is %s, want whole seconds up to 10y, or 0s for the session", time.Duration(*d))
 	}
-	if p := cookie.Path; p != "" && (len(p) > 1024 || !cookiePath.MatchString(p)) {
+	if p := cookie.Path; p != "" && !cookiePath.MatchString(p) {
 		c.add(at+".path", "%s is not an absolute path of a cookie, such as /", quote(p))
 	}
 }
@@ -357,22 +326,15 @@ func (c *checks) hashCookie(at string, cookie *HashCookie) {
 // cookiePath matches what a cookie's attribute can be (RFC 6265, 4.1.1).
 var cookiePath = regexp.MustCompile(`^/[\x21-\x3a\x3c-\x7e]*$`)
 
-func (c *checks) token(field, text string) bool {
-	switch {
-	case text == "":
-		return c.add(field, "is required")
-	case !token.MatchString(text):
-		return c.add(field, "%s is not a name: letters, digits and some punctuation, at most 256", quote(text))
+func (c *checks) token(field, text string) {
+	if !token.MatchString(text) {
+		c.add(field, "%s is not a name: letters, digits and some punctuation, at most 256", quote(text))
 	}
-	return true
 }
 
 // text accepts printable characters.
 func (c *checks) text(field, text string) bool {
-	switch {
-	case text == "":
-		return c.add(field, "is required")
-	case len(text) > 256 || !visible.MatchString(text):
+	if len(text) > 256 || !visible.MatchString(text) {
 		return c.add(field, "%s is not a name: printable characters without spaces, at most 256", quote(text))
 	}
 	return true

@@ -13,12 +13,12 @@ type MeshMultiZoneService struct {
 	Selector MultiZoneSelector `json:"selector" schema:"required"`
 	// Ports are the ports that clients dial. A MeshService that lacks a port, or has it with another protocol, is
 	// excluded from that port. (SNI in the resource definition.)
-	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256"`
+	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256" missing:"at least one port"`
 }
 
 // MultiZoneSelector selects MeshServices.
 type MultiZoneSelector struct {
-	MeshService *LabelSelector `json:"meshService,omitempty" schema:"required"` // MeshServices by their labels
+	MeshService *LabelSelector `json:"meshService,omitempty" schema:"required" missing:"the labels of the MeshServices; {matchLabels: {}} selects all"` // MeshServices by their labels
 	// Namespaces are the namespaces whose MeshServices count, since labels are what the owner of a namespace writes.
 	// The control plane adds that of the oldest selected MeshService where none is written. MeshServices without a
 	// namespace count always.
@@ -59,20 +59,15 @@ var MeshMultiZoneServices = &resource.Kind[MeshMultiZoneService]{
 	Validate: validateMeshMultiZoneService,
 }
 
-func validateMeshMultiZoneService(o *resource.Object[MeshMultiZoneService]) resource.Problems {
-	c := envelope(&o.Meta)
-	if s := o.Spec.Selector.MeshService; s == nil {
-		c.add("spec.selector.meshService", "is required: the labels of the MeshServices; {matchLabels: {}} selects all")
-	} else {
+func validateMeshMultiZoneService(o *resource.Object[MeshMultiZoneService], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
+	if s := o.Spec.Selector.MeshService; s != nil {
 		c.labels("spec.selector.meshService.matchLabels", s.MatchLabels)
 	}
 	for i, namespace := range o.Spec.Selector.Namespaces {
 		if namespace == "" {
 			c.add(fmt.Sprintf("spec.selector.namespaces[%d]", i), "is empty; write the name of a namespace")
 		}
-	}
-	if len(o.Spec.Ports) == 0 {
-		c.add("spec.ports", "is required: at least one port")
 	}
 	c.servicePorts("spec.ports", o.Spec.Ports)
 	return c.problems

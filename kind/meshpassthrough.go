@@ -37,7 +37,7 @@ type PassthroughMatch struct {
 	Type string `json:"type" schema:"required enum=Domain|IP|CIDR"`
 	// A domain, which is stored in lower case, *.DOMAIN for all of its subdomains, or * for every domain; an IP
 	// address; or a CIDR block.
-	Value string `json:"value" schema:"required maxLength=253"`
+	Value string `json:"value" schema:"required maxLength=253" missing:"a domain, an IP address or a CIDR block"`
 	// the port that the application connects to; by default every port
 	Port uint32 `json:"port,omitempty" schema:"port"`
 	// Protocol is the protocol of the connection: tls, http, http2 or grpc are detected by the first bytes of the
@@ -93,12 +93,10 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 	Restrictive: true,
 }
 
-func validateMeshPassthrough(o *resource.Object[MeshPassthrough]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshPassthrough(o *resource.Object[MeshPassthrough], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	c.wholeProxies("spec.targetRef", o.Spec.TargetRef)
 	conf := &o.Spec.Default
-	c.optionalOneOf("spec.default.passthroughMode", conf.PassthroughMode, PassthroughAll, PassthroughMatched,
-		PassthroughNone)
 	for i := range conf.AppendMatch {
 		at, m := fmt.Sprintf("spec.default.appendMatch[%d]", i), &conf.AppendMatch[i]
 		if c.passthroughMatch(at, m) {
@@ -111,10 +109,7 @@ func validateMeshPassthrough(o *resource.Object[MeshPassthrough]) resource.Probl
 // passthroughMatch checks one match.
 func (c *checks) passthroughMatch(at string, m *PassthroughMatch) bool {
 	valid := c.passthroughValue(at+".value", m)
-	valid = c.optionalPort(at+".port", m.Port) && valid
-	valid = c.optionalOneOf(at+".protocol", m.Protocol, string(TCP), string(TLS), string(GRPC), string(HTTP),
-		string(HTTP2), mysql) && valid
-	if !valid {
+	if !valid || !c.valid(at+".type") || !c.valid(at+".port") || !c.valid(at+".protocol") {
 		return false
 	}
 	switch {
@@ -163,7 +158,7 @@ func (c *checks) passthroughValue(at string, m *PassthroughMatch) bool {
 		}
 		return true
 	}
-	return c.oneOf(strings.TrimSuffix(at, "value")+"type", m.Type, PassthroughDomain, PassthroughIP, PassthroughCIDR)
+	return true
 }
 
 // otherMatches checks a match with the ones before it.

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -48,10 +49,10 @@ type Change struct {
 
 // JSONPatch is one operation of a JSON patch.
 type JSONPatch struct {
-	Op    string    `json:"op" schema:"required enum=add|remove|replace|move|copy"` // the operation
-	Path  string    `json:"path" schema:"required maxLength=1024"`                  // a JSON pointer; /- appends to a list
-	From  string    `json:"from,omitempty" schema:"maxLength=1024"`                 // the source of move and copy
-	Value *AnyValue `json:"value,omitempty"`                                        // the value of add and replace
+	Op    string    `json:"op" schema:"required enum=add|remove|replace|move|copy"`                                 // the operation
+	Path  string    `json:"path" schema:"required maxLength=1024" missing:"a JSON pointer such as /connectTimeout"` // a JSON pointer; /- appends to a list
+	From  string    `json:"from,omitempty" schema:"maxLength=1024"`                                                 // the source of move and copy
+	Value *AnyValue `json:"value,omitempty"`                                                                        // the value of add and replace
 }
 
 // ClusterModification is a change of clusters.
@@ -61,10 +62,16 @@ type ClusterModification struct {
 	Change
 }
 
+// PatchOrigins are the origins of Envoy resources that a match of a MeshProxyPatch may have.
+var PatchOrigins = func() []string {
+	origin, _ := reflect.TypeFor[ClusterMatch]().FieldByName("Origin")
+	return resource.RulesOf(origin).Enum
+}()
+
 // ClusterMatch matches clusters.
 type ClusterMatch struct {
-	Name   string `json:"name,omitempty" schema:"maxLength=1024"` // the name of the resource
-	Origin string `json:"origin,omitempty" schema:"maxLength=64"` // inbound, outbound, transparent, ingress or egress
+	Name   string `json:"name,omitempty" schema:"maxLength=1024"`                                     // the name of the resource
+	Origin string `json:"origin,omitempty" schema:"enum=inbound|outbound|transparent|ingress|egress"` // inbound, outbound, transparent, ingress or egress
 }
 
 // ListenerModification is a change of listeners.
@@ -94,8 +101,8 @@ type FilterModification struct {
 type FilterMatch struct {
 	// the name of the filter, or, for a discovered one, the name that Envoy's documentation has for its type
 	Name         string `json:"name,omitempty" schema:"maxLength=1024"`
-	Origin       string `json:"origin,omitempty" schema:"maxLength=64"`         // that of the listener
-	ListenerName string `json:"listenerName,omitempty" schema:"maxLength=1024"` // the name of the listener
+	Origin       string `json:"origin,omitempty" schema:"enum=inbound|outbound|transparent|ingress|egress"` // that of the listener
+	ListenerName string `json:"listenerName,omitempty" schema:"maxLength=1024"`                             // the name of the listener
 	// the tags of the listener
 	ListenerTags map[string]string `json:"listenerTags,omitempty" schema:"tags"`
 }
@@ -124,11 +131,6 @@ const (
 	PatchChange    = "Patch"
 )
 
-// PatchOrigins are the origins of Envoy resources, which a match of a MeshProxyPatch may have: the traffic that a proxy
-// receives, the traffic that it sends to services of the mesh, redirected connections to other addresses, and the
-// connections of a zone ingress and of a zone egress.
-var PatchOrigins = []string{"inbound", "outbound", "transparent", "ingress", "egress"}
-
 // maxPatch bounds the values of a policy in bytes.
 const maxPatch = 256 << 10
 
@@ -147,13 +149,10 @@ var MeshProxyPatches = &PolicyKind[MeshProxyPatch, ProxyPatchConf]{
 	Statuses: policyStatuses("MeshProxyPatch"),
 }
 
-func validateMeshProxyPatch(o *resource.Object[MeshProxyPatch]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshProxyPatch(o *resource.Object[MeshProxyPatch], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	c.wholeProxies("spec.targetRef", o.Spec.TargetRef)
 	items, size := o.Spec.Default.AppendModifications, 0
-	if len(items) == 0 {
-		c.add("spec.default.appendModifications", "is required: at least one item")
-	}
 	for i := range items {
 		at := fmt.Sprintf("spec.default.appendModifications[%d]", i)
 		m := items[i].One()
@@ -262,14 +261,9 @@ const HTTPRouter = "envoy.filters.http.router"
 
 // modification checks a modification, except that its value is of its type.
 func (c *checks) modification(at string, m *OneModification) {
-	operations := []string{PatchAdd, PatchRemove, PatchChange}
-	if m.filter {
-		operations = []string{PatchAddFirst, PatchAddLast, PatchAddBefore, PatchAddAfter, PatchRemove, PatchChange}
-	}
-	if !c.oneOf(at+".operation", m.Operation, operations...) {
+	if !c.valid(at + ".operation") {
 		return
 	}
-	c.optionalOneOf(at+".match.origin", m.Match.Origin, PatchOrigins...)
 	if m.filter {
 		c.tags(at+".match.listenerTags", m.Match.ListenerTags)
 	} else {
@@ -301,7 +295,7 @@ func (c *checks) modification(at string, m *OneModification) {
 }
 
 func (c *checks) jsonPatch(at string, p *JSONPatch) {
-	if !c.oneOf(at+".op", p.Op, "add", "remove", "replace", "move", "copy") {
+	if !c.valid(at + ".op") {
 		return
 	}
 	pointer := func(field, text string) {

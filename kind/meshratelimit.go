@@ -1,10 +1,6 @@
 package kind
 
-import (
-	"time"
-
-	"weft/resource"
-)
+import "weft/resource"
 
 // MeshRateLimit limits the rate of the requests and connections that the proxies that it targets receive.
 //
@@ -51,9 +47,9 @@ type TCPRateLimit struct {
 
 // Rate is a number of requests or connections in a time.
 type Rate struct {
-	Num *uint32 `json:"num,omitempty" schema:"required min=1"` // the number
-	// the time, 50 milliseconds or more
-	Interval *Duration `json:"interval,omitempty" schema:"required"`
+	Num *uint32 `json:"num,omitempty" schema:"required min=1" advice:"to reject all of them, use a MeshTrafficPermission"` // the number
+	// the time, 50 milliseconds or more, which is the shortest one in which Envoy counts requests
+	Interval *Duration `json:"interval,omitempty" schema:"required min=50ms max=10y"`
 }
 
 // LimitedResponse is the response to a request over a limit.
@@ -91,8 +87,8 @@ var MeshRateLimits = &PolicyKind[MeshRateLimit, RateLimitConf]{
 const onlyAtGateways = "has an effect at gateways only, and there are none; use `rules`, in a policy that targets " +
 	"the proxies of the servers"
 
-func validateMeshRateLimit(o *resource.Object[MeshRateLimit]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshRateLimit(o *resource.Object[MeshRateLimit], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -135,7 +131,6 @@ func unless(disabled *bool, rate *Rate) *Rate {
 func (c *checks) rateLimits(at string, conf *RateLimitConf) {
 	at += ".local"
 	if conf.Local == nil {
-		c.add(at, "is required")
 		return
 	}
 	h, t := conf.Local.HTTP, conf.Local.TCP
@@ -146,32 +141,10 @@ func (c *checks) rateLimits(at string, conf *RateLimitConf) {
 		if *h == (HTTPRateLimit{}) {
 			c.add(at+".http", "has no field; want one of disabled, requestRate, onRateLimit")
 		}
-		c.rate(at+".http.requestRate", h.RequestRate)
 		c.limitedResponse(at+".http.onRateLimit", h.OnRateLimit)
 	}
-	if t != nil {
-		if *t == (TCPRateLimit{}) {
-			c.add(at+".tcp", "has no field; want disabled or connectionRate")
-		}
-		c.rate(at+".tcp.connectionRate", t.ConnectionRate)
-	}
-}
-
-// leastRateInterval is the shortest time in which Envoy counts requests.
-const leastRateInterval = 50 * time.Millisecond
-
-// rate accepts an absent value.
-func (c *checks) rate(at string, r *Rate) {
-	if r == nil {
-		return
-	}
-	if c.required(at+".num", r.Num != nil) && *r.Num == 0 {
-		c.add(at+".num", "is 0, want 1 or more; to reject all of them, use a MeshTrafficPermission")
-	}
-	if c.required(at+".interval", r.Interval != nil) {
-		if d := time.Duration(*r.Interval); d < leastRateInterval || d > maxTimeout {
-			c.add(at+".interval", "is %s, want %s to %s", d, leastRateInterval, written(maxTimeout))
-		}
+	if t != nil && *t == (TCPRateLimit{}) {
+		c.add(at+".tcp", "has no field; want disabled or connectionRate")
 	}
 }
 
@@ -183,7 +156,7 @@ func (c *checks) limitedResponse(at string, r *LimitedResponse) {
 		c.add(at, "has no field; want status or headers")
 	}
 	if s := r.Status; s != nil && !knownToEnvoy(*s) {
-		c.add(at+".status", "is %d, which Envoy does not know; want 429, or another of 400 to 417, 421 to 424, 426, "+
+		c.instead(at+".status", "is %d, which Envoy does not know; want 429, or another of 400 to 417, 421 to 424, 426, "+
 			"428, 431, 500 to 508, 510, 511", *s)
 	}
 	if h := r.Headers; h != nil {

@@ -23,10 +23,10 @@ func TestMeshRateLimitRejects(t *testing.T) {
 			"spec.rules[4].default.local.http.onRateLimit.headers: has no field; want set or add"}},
 		{"rates", `{rules: [{default: {local: {http: {requestRate: {num: 0, interval: 49ms}},
 			tcp: {connectionRate: {num: 0, interval: 11y}}}}}]}`, []string{
-			"spec.rules[0].default.local.http.requestRate.num: is 0, want 1 or more; to reject all of them, use a " +
+			"spec.rules[0].default.local.http.requestRate.num: is 0, want at least 1; to reject all of them, use a " +
 				"MeshTrafficPermission",
 			"spec.rules[0].default.local.http.requestRate.interval: is 49ms, want 50ms to 10y",
-			"spec.rules[0].default.local.tcp.connectionRate.num: is 0, want 1 or more",
+			"spec.rules[0].default.local.tcp.connectionRate.num: is 0, want at least 1",
 			"spec.rules[0].default.local.tcp.connectionRate.interval: is 96360h0m0s, want 50ms to 10y"}},
 		{"responses", `{rules: [{default: {local: {http: {onRateLimit: {status: 418, headers: {set: [{name: host,
 			value: a}, {name: x-a, value: a}, {name: X-A, value: b}], add: [{name: x-envoy-a, value: "%BAD%"}]}}}}}}]}`,

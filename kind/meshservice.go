@@ -20,7 +20,7 @@ type MeshService struct {
 	// Selector is the selector of its Dataplanes.
 	Selector ServiceSelector `json:"selector" schema:"required one"`
 	// Ports are the ports that clients dial.
-	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256"`
+	Ports []ServicePort `json:"ports,omitempty" schema:"required minItems=1 maxItems=256" missing:"at least one port"`
 	// Identities are the SPIFFE IDs that its servers present.
 	Identities []ServiceIdentity `json:"identities,omitempty" schema:"readonly maxItems=4096"`
 	// ZoneIngress is the address at which other zones reach the service. It is computed on reading, and not stored.
@@ -210,21 +210,10 @@ func defaultPorts(ports []ServicePort) {
 	}
 }
 
-func validateMeshService(o *resource.Object[MeshService]) resource.Problems {
-	c := envelope(&o.Meta)
-	c.optionalOneOf("spec.state", o.Spec.State, "Available", "Unavailable")
+func validateMeshService(o *resource.Object[MeshService], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	c.serviceSelector("spec.selector", o.Spec.Selector)
-	if len(o.Spec.Ports) == 0 {
-		c.add("spec.ports", "is required: at least one port")
-	}
 	c.servicePorts("spec.ports", o.Spec.Ports)
-	for i, identity := range o.Spec.Identities {
-		at := fmt.Sprintf("spec.identities[%d]", i)
-		c.oneOf(at+".type", identity.Type, ServiceTagIdentity, SpiffeIdentity)
-		if identity.Value == "" {
-			c.add(at+".value", "is required")
-		}
-	}
 	return c.problems
 }
 
@@ -243,7 +232,6 @@ func (c *checks) serviceSelector(at string, s ServiceSelector) {
 	}
 	if s.DataplaneRef != nil {
 		ways++
-		c.name(at+".dataplaneRef.name", s.DataplaneRef.Name)
 	}
 	if ways != 1 {
 		c.add(at, "has %d selections, want exactly one of dataplaneTags, dataplaneLabels, dataplaneRef", ways)
@@ -255,13 +243,16 @@ func (c *checks) servicePorts(at string, ports []ServicePort) {
 	numbers, names := map[uint32]int{}, map[string]int{}
 	for i, port := range ports {
 		at := fmt.Sprintf("%s[%d]", at, i)
-		if c.port(at+".port", port.Port) {
+		if c.valid(at + ".port") {
 			if j, taken := numbers[port.Port]; taken {
 				c.add(at+".port", "%d is the port of spec.ports[%d] too", port.Port, j)
 			}
 			numbers[port.Port] = i
 		}
-		if name := port.Name; name != "" && (name == strconv.Itoa(int(port.Port)) || c.section(at+".name", name)) {
+		if name := port.Name; name != "" && c.valid(at+".name") {
+			if name != strconv.Itoa(int(port.Port)) {
+				c.sectionName(at+".name", name)
+			}
 			if j, taken := names[port.Name]; taken {
 				c.add(at+".name", "%q is the name of spec.ports[%d] too", port.Name, j)
 			}
@@ -278,9 +269,14 @@ func (c *checks) targetPort(field string, target *PortRef, port uint32) {
 	case target == nil:
 	case target.Name == "" && target.Number == port:
 	case target.Name != "":
-		c.section(field, target.Name)
+		if problem := resource.SectionProblem(target.Name); problem != "" {
+			c.add(field, "%s", problem)
+		}
+		c.sectionName(field, target.Name)
 	default:
-		c.port(field, target.Number)
+		if problem := resource.PortProblem(target.Number); problem != "" {
+			c.add(field, "%s", problem)
+		}
 	}
 }
 

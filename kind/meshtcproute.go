@@ -30,7 +30,7 @@ type MeshTCPRoute struct {
 type TCPRouteTo struct {
 	TargetRef RoutedRef `json:"targetRef" schema:"required"` // the services
 	// the rules, in any order, with 1024 matches in total at most
-	Rules []TCPRouteRule `json:"rules" schema:"required minItems=1 maxItems=256"`
+	Rules []TCPRouteRule `json:"rules" schema:"required minItems=1 maxItems=256" missing:"at least one rule"`
 }
 
 // TCPRouteConf is the rules of the connections to a destination.
@@ -111,7 +111,7 @@ func CompareSNIs(a, b string) int {
 // TCPRouteAction says where connections go.
 type TCPRouteAction struct {
 	// the backends that share the connections
-	BackendRefs []RouteBackendRef `json:"backendRefs" schema:"required minItems=1 maxItems=64"`
+	BackendRefs []RouteBackendRef `json:"backendRefs" schema:"required minItems=1 maxItems=64" missing:"at least one backend"`
 }
 
 // MeshTCPRoutes is the kind of [MeshTCPRoute].

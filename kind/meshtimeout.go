@@ -1,10 +1,6 @@
 package kind
 
-import (
-	"time"
-
-	"weft/resource"
-)
+import "weft/resource"
 
 // MeshTimeout bounds the time that connections and requests of the proxies that it targets take.
 //
@@ -27,10 +23,10 @@ type MeshTimeout struct {
 // TimeoutConf has the timeouts of some traffic. A field that is left out keeps the value of a less specific policy.
 type TimeoutConf struct {
 	// ConnectionTimeout is the timeout of one attempt to connect, including the TLS handshake.
-	ConnectionTimeout *Duration `json:"connectionTimeout,omitempty"`
+	ConnectionTimeout *Duration `json:"connectionTimeout,omitempty" schema:"min=1ms max=10y"`
 	// IdleTimeout is the time after which a TCP connection without data, or an HTTP connection without requests, is
 	// closed; 0 for never.
-	IdleTimeout *Duration     `json:"idleTimeout,omitempty"`
+	IdleTimeout *Duration     `json:"idleTimeout,omitempty" schema:"min=1ms max=10y zero"`
 	HTTP        *HTTPTimeouts `json:"http,omitempty" schema:"minProperties=1"` // timeouts of requests
 }
 
@@ -46,15 +42,15 @@ func (c *TimeoutConf) Requests() HTTPTimeouts {
 type HTTPTimeouts struct {
 	// RequestTimeout is the time from the last byte of a request to the last byte of its response, with all retries; 0
 	// for no limit. A gRPC call has no limit by default.
-	RequestTimeout *Duration `json:"requestTimeout,omitempty"`
+	RequestTimeout *Duration `json:"requestTimeout,omitempty" schema:"min=1ms max=10y zero"`
 	// StreamIdleTimeout is the time after which a request without data in either direction ends; 0 for never.
-	StreamIdleTimeout *Duration `json:"streamIdleTimeout,omitempty"`
+	StreamIdleTimeout *Duration `json:"streamIdleTimeout,omitempty" schema:"min=1ms max=10y zero"`
 	// MaxStreamDuration is the time after which a request ends, with or without data; 0 for never.
-	MaxStreamDuration *Duration `json:"maxStreamDuration,omitempty"`
+	MaxStreamDuration *Duration `json:"maxStreamDuration,omitempty" schema:"min=1ms max=10y zero"`
 	// MaxConnectionDuration is the age at which a connection accepts no further request; 0 for no limit.
-	MaxConnectionDuration *Duration `json:"maxConnectionDuration,omitempty"`
+	MaxConnectionDuration *Duration `json:"maxConnectionDuration,omitempty" schema:"min=1ms max=10y zero"`
 	// RequestHeadersTimeout is the time in which the headers of a request must be complete; 0 for no limit.
-	RequestHeadersTimeout *Duration `json:"requestHeadersTimeout,omitempty"`
+	RequestHeadersTimeout *Duration `json:"requestHeadersTimeout,omitempty" schema:"min=1ms max=10y zero"`
 }
 
 // MeshTimeouts is the kind of [MeshTimeout].
@@ -76,8 +72,8 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 	Older:    func(p *MeshTimeout) []string { return fromAsWarned(p.From) },
 }
 
-func validateMeshTimeout(o *resource.Object[MeshTimeout]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshTimeout(o *resource.Object[MeshTimeout], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -112,36 +108,12 @@ func (c *TimeoutConf) OfConnections() []string {
 	return fields
 }
 
-// maxTimeout is far below the longest time that Envoy takes.
-const maxTimeout = 10 * year
-
 func (c *checks) timeouts(at string, conf *TimeoutConf) {
 	if *conf == (TimeoutConf{}) {
 		c.add(at, "has no field; want connectionTimeout, idleTimeout or http")
 	}
-	c.interval(at+".connectionTimeout", conf.ConnectionTimeout)
-	c.timeout(at+".idleTimeout", conf.IdleTimeout)
-	h := conf.HTTP
-	if h == nil {
-		return
-	}
-	if *h == (HTTPTimeouts{}) {
+	if conf.HTTP != nil && *conf.HTTP == (HTTPTimeouts{}) {
 		c.add(at+".http", "has no field; want one of requestTimeout, streamIdleTimeout, maxStreamDuration, "+
 			"maxConnectionDuration, requestHeadersTimeout")
-	}
-	c.timeout(at+".http.requestTimeout", h.RequestTimeout)
-	c.timeout(at+".http.streamIdleTimeout", h.StreamIdleTimeout)
-	c.timeout(at+".http.maxStreamDuration", h.MaxStreamDuration)
-	c.timeout(at+".http.maxConnectionDuration", h.MaxConnectionDuration)
-	c.timeout(at+".http.requestHeadersTimeout", h.RequestHeadersTimeout)
-}
-
-// timeout accepts an absent value, and 0 for no limit. Envoy rounds what is less than a millisecond to 0.
-func (c *checks) timeout(field string, d *Duration) {
-	if d == nil || *d == 0 {
-		return
-	}
-	if value := time.Duration(*d); value < time.Millisecond || value > maxTimeout {
-		c.add(field, "is %s, want 1ms to %s, or 0s for no limit", value, written(maxTimeout))
 	}
 }

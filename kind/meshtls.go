@@ -70,8 +70,8 @@ var MeshTLSes = &PolicyKind[MeshTLS, TLSConf]{
 	Older:       func(p *MeshTLS) []string { return fromAsWarned(p.From) },
 }
 
-func validateMeshTLS(o *resource.Object[MeshTLS]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshTLS(o *resource.Object[MeshTLS], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	ofMesh := o.Spec.TargetRef == nil || o.Spec.TargetRef.Kind == "Mesh"
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
@@ -82,7 +82,6 @@ func validateMeshTLS(o *resource.Object[MeshTLS]) resource.Problems {
 }
 
 func (c *checks) tlsConf(at string, conf *TLSConf, ofMesh bool) {
-	c.optionalOneOf(at+".mode", conf.Mode, TLSStrict, TLSPermissive)
 	if v := conf.TLSVersion; v != nil {
 		c.ofWholeMesh(at+".tlsVersion", ofMesh)
 		c.tlsVersions(at+".tlsVersion", v)

@@ -33,14 +33,14 @@ type PermissionRule struct {
 
 // PermissionMatch matches a filter chain of a zone egress.
 type PermissionMatch struct {
-	SNI *SNIMatch `json:"sni,omitempty" schema:"required"` // the SNI of the filter chain
+	SNI *SNIMatch `json:"sni,omitempty" schema:"required" missing:"the SNI of what is called; a rule without matches is about everything"` // the SNI of the filter chain
 }
 
 // SNIMatch matches an SNI, in any format that the service has.
 type SNIMatch struct {
 	Type string `json:"type" schema:"required enum=Exact"` // the type of the match
 	// the SNI, such as status.zoneEgress.sni of a MeshExternalService
-	Value string `json:"value" schema:"required maxLength=253"`
+	Value string `json:"value" schema:"required maxLength=253" missing:"a server name"`
 }
 
 // PermissionDefault has the clients of each verdict.
@@ -68,7 +68,7 @@ type IDMatch struct {
 	Type string `json:"type" schema:"required enum=Exact|Prefix"` // the type of the match
 	// spiffe://TRUST-DOMAIN/PATH; a prefix is whole segments of the path, and at least the whole trust domain:
 	// spiffe://prod/web matches itself and spiffe://prod/web/1, not spiffe://prod/web-admin
-	Value string `json:"value" schema:"required maxLength=2048"`
+	Value string `json:"value" schema:"required maxLength=2048" missing:"spiffe://TRUST-DOMAIN, and a path if any"`
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
@@ -302,8 +302,8 @@ func (m *IDMatch) String() string {
 	return m.Value + "*"
 }
 
-func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
@@ -321,15 +321,12 @@ func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission]) re
 }
 
 func (c *checks) permissionMatch(at string, match PermissionMatch) {
-	if match.SNI == nil {
-		c.add(at+".sni", "is required: the SNI of what is called; a rule without matches is about everything")
-		return
+	if match.SNI != nil {
+		c.sniMatch(at+".sni", match.SNI)
 	}
-	c.sniMatch(at+".sni", match.SNI)
 }
 
 func (c *checks) sniMatch(at string, m *SNIMatch) {
-	c.oneOf(at+".type", m.Type, "Exact")
 	if !IsHostname(m.Value) && isKumaSNI(m.Value) {
 		c.add(at+".value", "%s is an SNI of Kuma; weft gives the service another one: write what "+
 			"status.zoneEgress.sni of the MeshExternalService shows", quote(m.Value))
@@ -361,7 +358,7 @@ func (c *checks) caller(at string, caller CallerMatch) {
 }
 
 func (c *checks) callerID(at string, id *IDMatch) {
-	if !c.oneOf(at+".type", id.Type, "Exact", "Prefix") {
+	if !c.valid(at + ".type") {
 		return
 	}
 	if id.Type == "Exact" {

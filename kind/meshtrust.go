@@ -16,18 +16,18 @@ type MeshTrust struct {
 	// the trust domain, without spiffe:// and path
 	TrustDomain string `json:"trustDomain" schema:"required maxLength=255"`
 	// the roots, of which any is trusted
-	CABundles []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64"`
+	CABundles []CABundle `json:"caBundles" schema:"required minItems=1 maxItems=64" missing:"at least one bundle of roots"`
 }
 
 // CABundle is one bundle of roots.
 type CABundle struct {
-	Type string     `json:"type" schema:"required enum=Pem"` // the encoding
-	PEM  *PEMBundle `json:"pem,omitempty" schema:"required"` // the roots, with the type Pem
+	Type string     `json:"type" schema:"required enum=Pem"`                            // the encoding
+	PEM  *PEMBundle `json:"pem,omitempty" schema:"required" missing:"the certificates"` // the roots, with the type Pem
 }
 
 // PEMBundle is certificates in PEM.
 type PEMBundle struct {
-	Value string `json:"value" schema:"required maxLength=262144"` // CA certificates, and nothing else
+	Value string `json:"value" schema:"required maxLength=262144" missing:"certificates in PEM and nothing beside them"` // CA certificates, and nothing else
 }
 
 // MeshTrusts is the kind of [MeshTrust].
@@ -58,19 +58,12 @@ var MeshTrustStatuses = &resource.Kind[MeshTrustStatus]{
 		Hidden: true, StatusOf: "MeshTrust"},
 }
 
-func validateMeshTrust(o *resource.Object[MeshTrust]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshTrust(o *resource.Object[MeshTrust], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	c.trustDomain("spec.trustDomain", o.Spec.TrustDomain)
-	if len(o.Spec.CABundles) == 0 {
-		c.add("spec.caBundles", "is required: at least one bundle of roots")
-	}
 	for i, bundle := range o.Spec.CABundles {
 		at := fmt.Sprintf("spec.caBundles[%d]", i)
-		switch {
-		case !c.oneOf(at+".type", bundle.Type, "Pem"):
-		case bundle.PEM == nil:
-			c.add(at+".pem", "is required with the type Pem")
-		default:
+		if bundle.PEM != nil && c.valid(at+".type") && c.valid(at+".pem.value") {
 			c.authorities(at+".pem.value", bundle.PEM.Value)
 		}
 	}

@@ -37,8 +37,8 @@ var MeshZoneAddresses = &resource.Kind[MeshZoneAddress]{
 }
 
 // validateMeshZoneAddress also checks rows of other zones.
-func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	type identity struct {
 		name   string
 		legacy bool
@@ -46,12 +46,10 @@ func validateMeshZoneAddress(o *resource.Object[MeshZoneAddress]) resource.Probl
 	first, names := map[identity]int{}, map[string]bool{}
 	for i, ingress := range o.Spec.Ingresses {
 		at := fmt.Sprintf("spec.ingresses[%d]", i)
-		c.name(at+".name", ingress.Name)
 		c.hostAddress(at+".address", ingress.Address)
 		if NeedsLookup(ingress.Address) {
 			names[ingress.Address] = true
 		}
-		c.port(at+".port", ingress.Port)
 		if j, taken := first[identity{ingress.Name, ingress.Legacy}]; taken {
 			c.add(at+".name", "%q is the name of spec.ingresses[%d] too", ingress.Name, j)
 		}

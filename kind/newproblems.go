@@ -13,7 +13,7 @@ func NewProblems(o resource.Any) resource.Problems {
 	d, key := ByName(o.Key().Kind), o.Key()
 	var problems resource.Problems
 	if d.Describe().Scope == resource.Mesh {
-		if problem := MeshNameProblem(key.Mesh); problem != "" {
+		if problem := resource.MeshNameProblem(key.Mesh); problem != "" {
 			problems.Add("mesh", "%s", problem)
 		}
 	}

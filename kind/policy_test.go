@@ -191,7 +191,7 @@ func TestSpire(t *testing.T) {
 		{"the other way", `type: Bundled, spire: {}`,
 			[]string{"spec.provider.spire: is given with the type Bundled; leave it out"}},
 		{"a timeout", `type: Spire, spire: {agent: {timeout: 1ms}}`,
-			[]string{"spec.provider.spire.agent.timeout: is 1ms, want 10ms to 1m0s"}},
+			[]string{"spec.provider.spire.agent.timeout: is 1ms, want 10ms to 1m"}},
 		{"a long timeout", `type: Spire, spire: {agent: {timeout: 1h}}`,
 			[]string{"spec.provider.spire.agent.timeout: is 1h0m0s"}},
 		{"a relative path", `type: Spire, spire: {agent: {socketPath: agent.sock}}`,
@@ -230,7 +230,7 @@ func TestMeshTrust(t *testing.T) {
 		{"a broken certificate", trust("a", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"),
 			"spec.caBundles[0].pem.value: block 1 is not a certificate: "},
 		{"no bundle", `{type: MeshTrust, mesh: m, name: t, spec: {trustDomain: a}}`, "spec.caBundles: is required"},
-		{"a type", `{type: MeshTrust, mesh: m, name: t, spec: {trustDomain: a, caBundles: [{type: Der}]}}`,
+		{"a type", `{type: MeshTrust, mesh: m, name: t, spec: {trustDomain: a, caBundles: [{type: Der, pem: {value: x}}]}}`,
 			`spec.caBundles[0].type: is "Der"`},
 		{"no value", `{type: MeshTrust, mesh: m, name: t, spec: {trustDomain: a, caBundles: [{type: Pem}]}}`,
 			"spec.caBundles[0].pem: is required"},
@@ -316,13 +316,13 @@ func TestMeshTrafficPermissionRejects(t *testing.T) {
 			"spec.rules[0].default.deny[0].sni.value: \"*.mes\" is not a server name",
 			`spec.rules[0].default.deny[0].spiffeID.value: "x" is not a SPIFFE ID`,
 			"spec.rules[0].default.allow[0].sni.type: is required: Exact",
-			`spec.rules[0].default.allow[0].sni.value: "" is not a server name`,
+			`spec.rules[0].default.allow[0].sni.value: is required: a server name`,
 			`spec.rules[0].default.allow[1].sni.type: is "Prefix", want one of Exact`}},
 		{"matches", `{rules: [{matches: [{}, {sni: {}}, {sni: {type: Prefix, value: a.b}}, {sni: {type: Exact, ` +
 			`value: "*.mes"}}, {sni: {type: Exact, value: A.mes}}, {sni: {type: Exact, value: sni.extsvc.shop.mail.443}}, ` +
 			`{sni: {type: Exact, value: "mail{mesh=shop}"}}]}]}`, []string{
 			"spec.rules[0].matches[0].sni: is required", "spec.rules[0].matches[1].sni.type: is required: Exact",
-			`spec.rules[0].matches[1].sni.value: "" is not a server name`,
+			`spec.rules[0].matches[1].sni.value: is required: a server name`,
 			`spec.rules[0].matches[2].sni.type: is "Prefix", want one of Exact`,
 			`spec.rules[0].matches[3].sni.value: "*.mes" is not a server name`,
 			`spec.rules[0].matches[4].sni.value: "A.mes" is not`,

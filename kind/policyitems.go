@@ -3,7 +3,6 @@ package kind
 import (
 	"fmt"
 	"maps"
-	"time"
 )
 
 // ToItem is a conf about the traffic that the selected proxies send to destinations.
@@ -49,26 +48,4 @@ func replacedInTargets(more map[string]string) map[string]string {
 	}
 	maps.Copy(replaced, more)
 	return replaced
-}
-
-// required adds a problem for a field that is absent.
-func (c *checks) required(field string, present bool) bool {
-	return present || c.add(field, "is required")
-}
-
-// checkCount accepts an absent value.
-func checkCount[N int32 | int64 | uint32](c *checks, field string, n *N, low, high N) {
-	if n != nil && (*n < low || *n > high) {
-		c.add(field, "is %d, want %d to %d", *n, low, high)
-	}
-}
-
-// interval accepts an absent value. Envoy rounds what is less than a millisecond to 0, which it rejects.
-func (c *checks) interval(field string, d *Duration) {
-	if d == nil {
-		return
-	}
-	if value := time.Duration(*d); value < time.Millisecond || value > maxTimeout {
-		c.add(field, "is %s, want 1ms to %s", value, written(maxTimeout))
-	}
 }

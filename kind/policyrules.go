@@ -127,7 +127,7 @@ func checkFrom[C any](c *checks, from []FromItem[C]) {
 	for i := range from {
 		at := fmt.Sprintf("spec.from[%d].targetRef.kind", i)
 		if of := from[i].TargetRef.Kind; of != "Mesh" {
-			c.add(at, "is %q, and only Mesh is served: certificates have no tags; use rules[].matches.spiffeID", of)
+			c.instead(at, "is %q, and only Mesh is served: certificates have no tags; use rules[].matches.spiffeID", of)
 			return
 		}
 	}

@@ -26,14 +26,11 @@ func replacedInRoutes(more map[string]string) map[string]string {
 	return replaced
 }
 
-func validateMeshHTTPRoute(o *resource.Object[MeshHTTPRoute]) resource.Problems {
-	c := routeEnvelope(&o.Meta, o.Spec.TargetRef)
+func validateMeshHTTPRoute(o *resource.Object[MeshHTTPRoute], found resource.Problems) resource.Problems {
+	c := routeEnvelope(&o.Meta, found, o.Spec.TargetRef)
 	for i := range o.Spec.To {
 		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
 		c.routedRef(at+".targetRef", &to.TargetRef)
-		if len(to.Rules) == 0 {
-			c.add(at+".rules", "is required: at least one rule")
-		}
 		seen := map[string]int{}
 		for j := range to.Rules {
 			c.httpRule(fmt.Sprintf("%s.rules[%d]", at, j), &to.Rules[j])
@@ -59,20 +56,14 @@ func MatchesKey[M RouteMatch](matches []M) string {
 	return strings.Join(slices.Compact(keys), ",")
 }
 
-func validateMeshTCPRoute(o *resource.Object[MeshTCPRoute]) resource.Problems {
-	c := routeEnvelope(&o.Meta, o.Spec.TargetRef)
+func validateMeshTCPRoute(o *resource.Object[MeshTCPRoute], found resource.Problems) resource.Problems {
+	c := routeEnvelope(&o.Meta, found, o.Spec.TargetRef)
 	for i := range o.Spec.To {
 		to, at := &o.Spec.To[i], fmt.Sprintf("spec.to[%d]", i)
 		c.routedRef(at+".targetRef", &to.TargetRef)
-		if len(to.Rules) == 0 {
-			c.add(at+".rules", "is required: at least one rule")
-		}
 		c.tcpMatches(at, to.Rules)
 		for j := range to.Rules {
 			refs := fmt.Sprintf("%s.rules[%d].default.backendRefs", at, j)
-			if len(to.Rules[j].Default.BackendRefs) == 0 {
-				c.add(refs, "is required: at least one backend")
-			}
 			c.backendRefs(refs, to.Rules[j].Default.BackendRefs)
 		}
 	}
@@ -96,9 +87,7 @@ func (c *checks) tcpMatches(to string, rules []TCPRouteRule) {
 		}
 		for j := range rules[i].Matches {
 			field, m := fmt.Sprintf("%s[%d].sni", at, j), rules[i].Matches[j].SNI
-			if m == nil {
-				c.add(field, "is required")
-			} else if c.routeSNI(field, m) {
+			if m != nil && c.routeSNI(field, m) {
 				once(field, m.Value, "is that of %s too")
 			}
 		}
@@ -110,13 +99,11 @@ func (c *checks) tcpMatches(to string, rules []TCPRouteRule) {
 }
 
 func (c *checks) routeSNI(at string, m *RouteSNIMatch) bool {
-	if !c.oneOf(at+".type", m.Type, SNIExact, SNIWildcard) {
+	if !c.valid(at+".type") || !c.valid(at+".value") {
 		return false
 	}
 	domain, wildcard := strings.CutPrefix(m.Value, "*.")
 	switch {
-	case m.Value == "":
-		return c.add(at+".value", "is required")
 	case m.Value == "*":
 		return c.add(at+".value", "is *; a rule without matches has the connections that no other rule matches")
 	case wildcard != (m.Type == SNIWildcard) || !IsDNSName(domain):
@@ -127,8 +114,8 @@ func (c *checks) routeSNI(at string, m *RouteSNIMatch) bool {
 }
 
 // routeEnvelope returns the checks of a route, with the problems of what all kinds of routes have.
-func routeEnvelope(meta *resource.Meta, ref *TargetRef) *checks {
-	c := envelope(meta)
+func routeEnvelope(meta *resource.Meta, found resource.Problems, ref *TargetRef) *checks {
+	c := envelope(meta, found)
 	if ref != nil {
 		c.targetRef("spec.targetRef", ref)
 		if ref.SectionName != "" {
@@ -141,7 +128,7 @@ func routeEnvelope(meta *resource.Meta, ref *TargetRef) *checks {
 
 func (c *checks) routedRef(at string, ref *RoutedRef) {
 	if ref.Kind == "Mesh" {
-		c.add(at+".kind", `is "Mesh", and a route is about services; use MeshService, with labels`)
+		c.instead(at+".kind", `is "Mesh", and a route is about services; use MeshService, with labels`)
 		return
 	}
 	to := DestinationRef(*ref)
@@ -149,9 +136,6 @@ func (c *checks) routedRef(at string, ref *RoutedRef) {
 }
 
 func (c *checks) httpRule(at string, rule *HTTPRouteRule) {
-	if len(rule.Matches) == 0 {
-		c.add(at+".matches", `is required: at least one match, such as {path: {type: PathPrefix, value: /}}`)
-	}
 	for i := range rule.Matches {
 		c.httpMatch(fmt.Sprintf("%s.matches[%d]", at, i), &rule.Matches[i])
 	}
@@ -164,39 +148,25 @@ func (c *checks) httpMatch(at string, m *HTTPMatch) {
 		c.pathMatch(at+".path", m.Path)
 	}
 	if m.Method == "CONNECT" {
-		c.add(at+".method", "is CONNECT, which the proxies do not forward; leave the match out")
-	} else {
-		c.optionalOneOf(at+".method", m.Method, "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH")
+		c.instead(at+".method", "is CONNECT, which the proxies do not forward; leave the match out")
 	}
 	c.headerMatches(at+".headers", m.Headers)
 	seen := map[string]bool{}
 	for i, q := range m.QueryParams {
 		field := fmt.Sprintf("%s.queryParams[%d]", at, i)
-		switch {
-		case q.Name == "":
-			c.add(field+".name", "is required")
-		case seen[q.Name]:
+		if seen[q.Name] {
 			c.add(field+".name", "is the name of another query parameter of the match; one of both cannot match")
 		}
 		seen[q.Name] = true
-		if !c.oneOf(field+".type", q.Type, PathExact, PathRegex) {
-			continue
-		}
-		if q.Value == "" {
-			c.add(field+".value", "is required")
-		} else if q.Type == PathRegex {
+		if q.Type == PathRegex {
 			c.regex(field+".value", q.Value)
 		}
 	}
 }
 
 func (c *checks) pathMatch(at string, m *PathMatch) {
-	if !c.oneOf(at+".type", m.Type, PathExact, PathPrefix, PathRegex) {
-		return
-	}
 	switch {
-	case m.Value == "":
-		c.add(at+".value", "is required")
+	case !c.valid(at + ".type"):
 	case m.Type == PathRegex:
 		c.regex(at+".value", m.Value)
 	case m.Type == PathPrefix:
@@ -239,23 +209,20 @@ func (c *checks) backendRefs(at string, refs []RouteBackendRef) {
 
 func (c *checks) routeBackend(at string, ref *RouteBackendRef) {
 	if ref.Kind == "MeshServiceSubset" {
-		c.add(at+".kind", `is "MeshServiceSubset", which is not served by this release; use a MeshService of each `+
+		c.instead(at+".kind", `is "MeshServiceSubset", which is not served by this release; use a MeshService of each `+
 			"version, selected by the labels of its servers")
 		return
 	}
-	if !c.oneOf(at+".kind", ref.Kind, "MeshService", "MeshMultiZoneService", "MeshExternalService") {
+	if !c.valid(at + ".kind") {
 		return
 	}
 	c.namespaceOf(at, ref.Name, ref.Namespace)
 	c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
-	c.optionalPort(at+".port", ref.Port)
 	switch s := ref.SectionName; {
 	case s != "" && ref.Port != 0:
 		c.add(at+".port", "is given beside sectionName; leave one out")
 	case s != "" && ref.Kind == "MeshExternalService":
 		c.add(at+".sectionName", "has no meaning here: a MeshExternalService has one port")
-	case s != "" && !onlyDigits.MatchString(s):
-		c.section(at+".sectionName", s)
 	case s == "" && ref.Port == 0 && ref.Kind != "MeshExternalService":
 		c.add(at+".port", "is required, or sectionName")
 	}

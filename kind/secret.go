@@ -2,9 +2,6 @@ package kind
 
 import "weft/resource"
 
-// maxSecret is the maximum size of a Secret of Kubernetes in bytes.
-const maxSecret = 1 << 20
-
 // secretBytes is the maximum size of a document with such a value in base64.
 const secretBytes = 2 << 20
 
@@ -12,7 +9,7 @@ const secretBytes = 2 << 20
 // The keys that sign the tokens of a mesh's Dataplanes are Secrets with the name dataplane-token-signing-key-MESH-ID:
 // deleting one makes the tokens that it signed invalid.
 type Secret struct {
-	Data []byte `json:"data" schema:"required maxLength=1048576"` // the value in base64, one MiB at most
+	Data []byte `json:"data" schema:"required maxLength=1048576 secret" missing:"the value in base64"` // the value in base64, one MiB at most
 }
 
 // Secrets is the kind of [Secret].
@@ -22,13 +19,6 @@ var Secrets = &resource.Kind[Secret]{
 	Validate: validateSecret,
 }
 
-func validateSecret(o *resource.Object[Secret]) resource.Problems {
-	c := envelope(&o.Meta)
-	switch size := len(o.Spec.Data); {
-	case size == 0:
-		c.add("data", "is required: the value in base64")
-	case size > maxSecret:
-		c.add("data", "has %d bytes, want %d at most", size, maxSecret)
-	}
-	return c.problems
+func validateSecret(o *resource.Object[Secret], found resource.Problems) resource.Problems {
+	return envelope(&o.Meta, found).problems
 }

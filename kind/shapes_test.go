@@ -53,8 +53,8 @@ func TestEveryFieldWorksOrIsRejected(t *testing.T) {
 			health: {ready: true}
 			health: {healthy: false}
 			serviceProbe: {interval: 1s, timeout: 2s, unhealthyThreshold: 3, healthyThreshold: 1, tcp: {}}
-			serviceProbe: {interval: 0s}                     | networking.inbound[0].serviceProbe.interval: is 0, want 100ms to 1h0m0s; leave it out for the default
-			serviceProbe: {timeout: 0s}                      | networking.inbound[0].serviceProbe.timeout: is 0, want 10ms to 1h0m0s; leave it out for the default
+			serviceProbe: {interval: 0s}                     | networking.inbound[0].serviceProbe.interval: is 0s, want 100ms to 1h; leave it out for the default
+			serviceProbe: {timeout: 0s}                      | networking.inbound[0].serviceProbe.timeout: is 0s, want 10ms to 1h; leave it out for the default
 			serviceProbe: {unhealthyThreshold: 0}            | networking.inbound[0].serviceProbe.unhealthyThreshold: is 0, want 1 to 1000; leave it out for the default
 			serviceProbe: {healthyThreshold: 0}              | networking.inbound[0].serviceProbe.healthyThreshold: is 0, want 1 to 1000; leave it out for the default`},
 		{"outbound", `{type: Dataplane, mesh: m, name: d, networking: {outbound: [{port: 10001, %s}]}}`, `

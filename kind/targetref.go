@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"weft/resource"
 )
 
 // TargetRef selects proxies, and with SectionName one inbound of each.
@@ -85,10 +87,10 @@ type DestinationRef struct {
 
 func (c *checks) targetRef(at string, ref *TargetRef) {
 	if replacement := formerTargets[ref.Kind]; replacement != "" {
-		c.add(at+".kind", "is %q, which is not served by this release; %s", ref.Kind, replacement)
+		c.instead(at+".kind", "is %q, which is not served by this release; %s", ref.Kind, replacement)
 		return
 	}
-	if !c.oneOf(at+".kind", ref.Kind, "Mesh", "Dataplane", targetSubset, targetService, targetServiceSubset) {
+	if !c.valid(at + ".kind") {
 		return
 	}
 	if len(ref.ProxyTypes) > 0 {
@@ -114,8 +116,8 @@ func (c *checks) targetRef(at string, ref *TargetRef) {
 	if ref.Name != "" || len(ref.Labels) > 0 {
 		c.nameOrLabels(at, ref.Kind, ref.Name, ref.Labels)
 	}
-	if s := ref.SectionName; s != "" && !onlyDigits.MatchString(s) {
-		c.section(at+".sectionName", s)
+	if problem := resource.NameProblem(ref.Name); ref.Name != "" && len(ref.Labels) == 0 && problem != "" {
+		c.add(at+".name", "%s", problem) // the name of an older target is a tag's value
 	}
 }
 
@@ -177,7 +179,7 @@ func (c *checks) destinationOrRouteRef(at string, ref *DestinationRef) {
 // toRef checks a target of one of the kinds.
 func (c *checks) toRef(at string, ref *DestinationRef, kinds ...string) {
 	if reason := laterDestinations[ref.Kind]; reason != "" {
-		c.add(at+".kind", "is %q, which %s", ref.Kind, reason)
+		c.instead(at+".kind", "is %q, which %s", ref.Kind, reason)
 		return
 	}
 	if !c.oneOf(at+".kind", ref.Kind, kinds...) {
@@ -196,8 +198,6 @@ func (c *checks) toRef(at string, ref *DestinationRef, kinds ...string) {
 		c.add(at+".sectionName", "has no meaning here: a MeshExternalService has one port")
 	case s != "" && ref.Kind == "MeshHTTPRoute":
 		c.add(at+".sectionName", "has no meaning here; leave it out, a MeshHTTPRoute is targeted as a whole")
-	case s != "" && !onlyDigits.MatchString(s):
-		c.section(at+".sectionName", s)
 	}
 }
 
@@ -215,7 +215,9 @@ func (c *checks) namespaceOf(at, name, namespace string) {
 }
 
 // IsNamespace returns whether a text is the name of a namespace of Kubernetes (RFC 1123, label).
-func IsNamespace(name string) bool { return len(name) <= maxLabel && label1123.MatchString(name) }
+func IsNamespace(name string) bool {
+	return len(name) <= maxLabel && resource.Label1123.MatchString(name)
+}
 
 func (c *checks) namespaceName(at, name string) {
 	if !IsNamespace(name) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/kind"
+	"weft/resource"
 )
 
 func TestDuration(t *testing.T) {
@@ -25,7 +26,7 @@ func TestDuration(t *testing.T) {
 	}
 	for _, text := range []string{"", "d", "1", "1xd", "-1d", "1.5d", "1d-5h", "1d25h", "1h1d", "1d1d", "99999d",
 		"soon"} {
-		if got, err := kind.ParseDuration(text); err == nil {
+		if got, err := resource.ParseDuration(text); err == nil {
 			t.Errorf("%q is read as %v", text, got)
 		}
 	}

@@ -24,8 +24,8 @@ func defaultZone(o *resource.Object[Zone]) {
 	}
 }
 
-func validateZone(o *resource.Object[Zone]) resource.Problems {
-	return topEnvelope(&o.Meta).problems
+func validateZone(o *resource.Object[Zone], found resource.Problems) resource.Problems {
+	return topEnvelope(&o.Meta, found).problems
 }
 
 // ZoneInsight is the connection status of a zone on the global control plane.

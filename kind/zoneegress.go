@@ -13,9 +13,9 @@ type ZoneEgress struct {
 
 // ZoneEgressNetworking has the addresses and ports of a [ZoneEgress].
 type ZoneEgressNetworking struct {
-	Address string `json:"address" schema:"required ip"` // the listener of the proxy, which clients dial
-	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
-	Admin   *Admin `json:"admin,omitempty"`              // Envoy's administration interface
+	Address string `json:"address" schema:"required ip" missing:"the IP address that its proxy listens on"` // the listener of the proxy, which clients dial
+	Port    uint32 `json:"port" schema:"required port"`                                                     // the listener of the proxy
+	Admin   *Admin `json:"admin,omitempty"`                                                                 // Envoy's administration interface
 }
 
 // ZoneEgresses is the kind of [ZoneEgress].
@@ -71,9 +71,9 @@ var ZoneEgressInsights = &resource.Kind[DataplaneInsight]{
 		ReadOnly: true},
 }
 
-func validateZoneEgress(o *resource.Object[ZoneEgress]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateZoneEgress(o *resource.Object[ZoneEgress], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	n := &o.Spec.Networking
-	c.ofGlobalScope(o.Spec.Zone, n.Address, n.Port, n.Admin)
+	c.adminOfGlobalScope(n.Address, n.Port, n.Admin)
 	return c.problems
 }

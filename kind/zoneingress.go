@@ -13,8 +13,8 @@ type ZoneIngress struct {
 
 // ZoneIngressNetworking has the addresses and ports of a [ZoneIngress].
 type ZoneIngressNetworking struct {
-	Address string `json:"address" schema:"required ip"` // the listener of the proxy
-	Port    uint32 `json:"port" schema:"required port"`  // the listener of the proxy
+	Address string `json:"address" schema:"required ip" missing:"the IP address that its proxy listens on"` // the listener of the proxy
+	Port    uint32 `json:"port" schema:"required port"`                                                     // the listener of the proxy
 	// the IP address or host name that other zones dial; without one, no other zone dials it
 	AdvertisedAddress string `json:"advertisedAddress,omitempty" schema:"host"`
 	AdvertisedPort    uint32 `json:"advertisedPort,omitempty" schema:"port"` // the port that other zones dial
@@ -55,26 +55,25 @@ var ZoneIngressInsights = &resource.Kind[DataplaneInsight]{
 		ReadOnly: true},
 }
 
-func validateZoneIngress(o *resource.Object[ZoneIngress]) resource.Problems {
-	c := envelope(&o.Meta)
+func validateZoneIngress(o *resource.Object[ZoneIngress], found resource.Problems) resource.Problems {
+	c := envelope(&o.Meta, found)
 	n := &o.Spec.Networking
-	c.ofGlobalScope(o.Spec.Zone, n.Address, n.Port, n.Admin)
-	if n.AdvertisedAddress != "" || n.AdvertisedPort != 0 {
-		c.advertised("networking", n.AdvertisedAddress, n.AdvertisedPort)
+	c.adminOfGlobalScope(n.Address, n.Port, n.Admin)
+	switch {
+	case n.AdvertisedAddress == "" && n.AdvertisedPort != 0:
+		c.add("networking.advertisedAddress", "is required: the IP address or host name that other zones dial")
+	case n.AdvertisedAddress != "":
+		c.hostAddress("networking.advertisedAddress", n.AdvertisedAddress)
+		if problem := resource.PortProblem(n.AdvertisedPort); problem != "" {
+			c.add("networking.advertisedPort", "%s", problem)
+		}
 	}
 	return c.problems
 }
 
-// ofGlobalScope checks the zone and the addresses of a ZoneIngress or ZoneEgress.
-func (c *checks) ofGlobalScope(zone, address string, port uint32, admin *Admin) {
-	if zone != "" {
-		if problem := MeshNameProblem(zone); problem != "" {
-			c.add("zone", "%s", problem)
-		}
-	}
-	c.zoneProxyAddress("networking", address, port)
-	if admin != nil && c.optionalPort("networking.admin.port", admin.Port) && address == AdminAddress &&
-		admin.Port == port {
+// adminOfGlobalScope checks the port of the administration interface of a ZoneIngress or ZoneEgress.
+func (c *checks) adminOfGlobalScope(address string, port uint32, admin *Admin) {
+	if admin != nil && address == AdminAddress && admin.Port == port && port != 0 {
 		c.add("networking.admin.port", "%s:%d is taken by networking", AdminAddress, port)
 	}
 }

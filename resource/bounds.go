@@ -43,10 +43,11 @@ func innermost(t reflect.Type) reflect.Type {
 // labelsBound is the limit of a resource's labels.
 var labelsBound = Bound{Properties: MaxLabels, Length: 253, Name: 317}
 
-// boundedField is a field of a struct with its limits.
+// boundedField is a field of a struct with its limits, and whether its value is secret.
 type boundedField struct {
-	t     reflect.Type
-	bound Bound
+	t      reflect.Type
+	bound  Bound
+	secret bool
 }
 
 var boundedStructs sync.Map // map[string]boundedField by reflect.Type
@@ -66,7 +67,8 @@ func fieldsByName(t reflect.Type) map[string]boundedField {
 			}
 			continue
 		}
-		fields[name] = boundedField{f.Type, RulesOf(f).Bound}
+		rules := RulesOf(f)
+		fields[name] = boundedField{f.Type, rules.Bound, rules.Secret}
 	}
 	boundedStructs.Store(t, fields)
 	return fields

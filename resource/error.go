@@ -45,6 +45,13 @@ func (p *Problems) Add(field, format string, args ...any) {
 	*p = append(*p, Problem{Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
+// Append appends problems as [Problems.Add] does.
+func (p *Problems) Append(more Problems) {
+	for _, problem := range more {
+		p.Add(problem.Field, "%s", problem.Reason)
+	}
+}
+
 // Error is an error whose text may be sent to users.
 type Error struct {
 	Code     Code

@@ -7,6 +7,7 @@ package resource
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 )
@@ -197,6 +198,10 @@ type Info struct {
 	Older func(spec map[string]any)
 }
 
+// ofOneControlPlane reports whether one control plane writes the rows of the kind for itself. Nobody else can write a
+// wrong one, and some have a part of another kind that is not written yet.
+func (i *Info) ofOneControlPlane() bool { return (i.ReadOnly || i.Hidden) && i.Sync == 0 }
+
 // Segments returns the path segments of the kind's resources, the plural first.
 func (i *Info) Segments() []string { return append([]string{i.Plural}, i.Aliases...) }
 
@@ -205,8 +210,9 @@ type Kind[S any] struct {
 	Info
 	// Default sets the defaults of absent fields. It runs before Validate. Optional.
 	Default func(*Object[S])
-	// Validate returns all problems. Optional.
-	Validate func(*Object[S]) Problems
+	// Validate returns all problems. It gets those of the rules of the fields ([Rules]), and adds what spans fields.
+	// Optional.
+	Validate func(o *Object[S], found Problems) Problems
 }
 
 // Make returns a new object of the kind.
@@ -242,8 +248,13 @@ func (k *Kind[S]) Prepare(o Any) Problems {
 	if k.Default != nil {
 		k.Default(object)
 	}
-	if k.Validate == nil {
-		return nil
+	var found Problems
+	if !k.ofOneControlPlane() {
+		found = ruleProblems(&k.Info, reflect.ValueOf(&object.Spec).Elem())
 	}
-	return k.Validate(object)
+	if k.Validate != nil {
+		found = k.Validate(object, found)
+	}
+	inOrder(found, &k.Info, reflect.TypeFor[S]())
+	return found
 }

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Rules are the rules of a field, from its tag `schema`. The checks of a write, the JSON Schemas and the pages of the
-// kinds all read them here. The tag has words with a space between them:
+// Rules are the rules of a field, from its tag `schema`. The checks of a write and of a received resource
+// ([Kind.Prepare]), the JSON Schemas and the pages of the kinds all read them here. The tag has words with a space
+// between them:
 //
 //	required              a written resource must have the field
 //	readonly              the control plane writes the field
@@ -18,21 +19,28 @@ import (
 //	port, ip, host        a port from 1 to 65535; an IP address; an IP address or a host name
 //	labels, tags          the names and values of a map
 //	one                   exactly one field of the struct
-//	min=, max=            the least and the largest number
+//	min=, max=            the least and the largest number or duration
+//	zero                  a duration may be 0 too, for no limit
 //	minItems=, maxItems=  the length of a list
 //	minProperties=, maxProperties=  the size of a map, or the number of fields of a struct
 //	maxLength=            the length of a string in characters, of base64 in bytes of its value
+//	secret                readers of the audit log, of the history and of the UI do not get the value
 //	default=VALUE         up to the end of the tag
+//
+// The tag `missing` has what follows "is required: " in the problem of a field without a value, and the tag `advice`
+// what to do about a wrong number.
 type Rules struct {
 	Required, ReadOnly, Deprecated     bool
 	Enum                               []string
 	Pattern                            string
 	Port, IP, Host                     bool
 	Labels, Tags, One                  bool
-	Min, Max                           *int
+	Zero, Secret                       bool
+	Min, Max                           string // as the tag has them; empty: none
 	MinItems, MinProperties            int
 	maxItems, maxProperties, maxLength int // Bound has them, with what other words imply
 	Default                            string
+	Missing, Advice                    string
 	// Bound is the largest value.
 	Bound Bound
 }
@@ -41,7 +49,7 @@ type Rules struct {
 func RulesOf(f reflect.StructField) Rules {
 	var r Rules
 	tag, fallback, _ := strings.Cut(f.Tag.Get("schema"), "default=")
-	r.Default = fallback
+	r.Default, r.Missing, r.Advice = fallback, f.Tag.Get("missing"), f.Tag.Get("advice")
 	for word := range strings.FieldsSeq(tag) {
 		name, value, hasValue := strings.Cut(word, "=")
 		if known := r.flag(name) && !hasValue || r.value(name, value); !known {
@@ -57,6 +65,7 @@ func (r *Rules) flag(name string) bool {
 	word, ok := map[string]*bool{
 		"required": &r.Required, "readonly": &r.ReadOnly, "deprecated": &r.Deprecated,
 		"port": &r.Port, "ip": &r.IP, "host": &r.Host, "labels": &r.Labels, "tags": &r.Tags, "one": &r.One,
+		"zero": &r.Zero, "secret": &r.Secret,
 	}[name]
 	if ok {
 		*word = true
@@ -78,9 +87,11 @@ func (r *Rules) value(name, value string) bool {
 	n, err := strconv.Atoi(value)
 	switch name {
 	case "min":
-		r.Min = &n
+		r.Min = value
+		return isNumber(value)
 	case "max":
-		r.Max = &n
+		r.Max = value
+		return isNumber(value)
 	case "minItems":
 		r.MinItems = n
 	case "minProperties":
@@ -95,6 +106,13 @@ func (r *Rules) value(name, value string) bool {
 		return false
 	}
 	return err == nil
+}
+
+// isNumber reports whether a text is a number or a duration.
+func isNumber(text string) bool {
+	_, err := ParseDuration(text)
+	_, noNumber := strconv.ParseFloat(text, 64)
+	return err == nil || noNumber == nil
 }
 
 // Bound says how large the value of a field may be; 0 is no bound.

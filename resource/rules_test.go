@@ -21,12 +21,11 @@ type ruled struct {
 }
 
 func TestRulesOf(t *testing.T) {
-	zero, five := 0, 5
 	for name, want := range map[string]resource.Rules{
 		"Words": {Required: true, ReadOnly: true, Deprecated: true, Pattern: "name", Default: "a b",
 			Bound: resource.Bound{Length: 253}},
 		"Enum":    {Enum: []string{"A", "B"}, Bound: resource.Bound{Length: 64}},
-		"Number":  {Min: &zero, Max: &five},
+		"Number":  {Min: "0", Max: "5"},
 		"Map":     {Tags: true, Bound: resource.Bound{Properties: 64, Length: 253, Name: 317}},
 		"Address": {Host: true, Bound: resource.Bound{Length: 253}},
 	} {

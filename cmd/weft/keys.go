@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/pki"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -103,7 +102,7 @@ client for a user of its API, with the name of --name and the groups of --group.
   weft generate tls-certificate --type client --name ann --group ops --ca-cert-file ca.crt --ca-key-file ca.key --cert-file ann.crt --key-file ann.key`,
 		Args: cobra.NoArgs,
 		RunE: func(command *cobra.Command, _ []string) error {
-			lifetime, err := kind.ParseDuration(validFor)
+			lifetime, err := resource.ParseDuration(validFor)
 			switch {
 			case err != nil || lifetime <= 0:
 				return fmt.Errorf("--valid-for %q is not a duration such as 30d", validFor)

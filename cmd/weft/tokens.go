@@ -32,7 +32,7 @@ func (s *signing) flags(command *cobra.Command, why string) {
 
 // validity returns the lifetime of the token.
 func (s *signing) validity() (kind.Duration, error) {
-	d, err := kind.ParseDuration(s.validFor)
+	d, err := resource.ParseDuration(s.validFor)
 	if err != nil || d <= 0 || d > token.MaxValidity {
 		return 0, fmt.Errorf("--valid-for %q is not a duration such as 24h or 30d of at most ten years", s.validFor)
 	}

@@ -61,7 +61,7 @@ func checkScope(info *resource.Info, key resource.Key) resource.Problems {
 	case info.Scope == resource.Global && key.Mesh != "":
 		problems.Add("mesh", "a %s is in no mesh; leave it out", key.Kind)
 	case info.Scope == resource.Mesh:
-		if problem := kind.MeshNameProblem(key.Mesh); problem != "" {
+		if problem := resource.MeshNameProblem(key.Mesh); problem != "" {
 			problems.Add("mesh", "%s", problem)
 		}
 	}

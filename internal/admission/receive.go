@@ -161,7 +161,7 @@ func (w *Writer) checkReceived(key resource.Key, r *Received) (resource.Any, err
 		return nil, resource.Errorf(resource.Invalid, "%s can't be read: %v", key, err)
 	}
 	problems := checkScope(r.Kind.Describe(), key)
-	if problem := kind.NameProblem(r.Name); problem != "" {
+	if problem := resource.NameProblem(r.Name); problem != "" {
 		problems.Add("name", "%s", problem)
 	}
 	problems = append(problems, r.Kind.Prepare(o)...)

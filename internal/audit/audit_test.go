@@ -117,9 +117,10 @@ func TestSecretsAreMasked(t *testing.T) {
 	}
 }
 
-// Every place of a resource where a value may stand in plain sight is one that is masked.
-func TestEveryInlineValueIsKnown(t *testing.T) {
-	seen := map[reflect.Type]bool{}
+// Every field of a resource with a value in plain sight has the word `secret`: those with "inline" in their name, or in
+// the name of the field that has them, and the value of a Secret.
+func TestValuesInPlainSightAreSecret(t *testing.T) {
+	seen, found := map[reflect.Type]bool{}, 0
 	var walk func(path string, t reflect.Type)
 	walk = func(path string, typ reflect.Type) {
 		for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice || typ.Kind() == reflect.Map {
@@ -132,14 +133,22 @@ func TestEveryInlineValueIsKnown(t *testing.T) {
 		for i := range typ.NumField() {
 			field := typ.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if strings.Contains(strings.ToLower(name), "inline") && !inline[name] {
-				t.Errorf("%s.%s is not masked", path, name)
+			at := strings.ToLower(path[strings.LastIndexByte(path, '.')+1:] + "." + name)
+			if isText := field.Type.Kind() == reflect.String || field.Type == reflect.TypeFor[[]byte](); isText &&
+				(strings.Contains(at, "inline") || typ == reflect.TypeFor[kind.Secret]()) {
+				found++
+				if !resource.RulesOf(field).Secret {
+					t.Errorf("%s.%s is not secret", path, name)
+				}
 			}
 			walk(path+"."+name, field.Type)
 		}
 	}
 	for _, d := range kind.All() {
 		walk(d.Describe().Name, reflect.TypeOf(resource.SpecOf(d.New())))
+	}
+	if found != 4 {
+		t.Errorf("%d such fields, want those of DataSource, LegacyDataSource (2) and Secret", found)
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 // mask replaces a secret value.
 const mask = "***"
 
-// inline are the fields whose contents are values in plain sight, wherever they stand in a resource.
-var inline = map[string]bool{"insecureInline": true, "inline": true, "inlineString": true}
-
 // masked returns a resource without secret values.
 func (l *Log) masked(o resource.Any) (*Resource, string, json.RawMessage) {
 	if o == nil {
@@ -38,11 +35,10 @@ func Mask(o resource.Any) (json.RawMessage, error) {
 	if err := json.Unmarshal(text, &document); err != nil {
 		return nil, err
 	}
-	for field, value := range document {
+	resource.MaskSecrets(d, document, mask)
+	for field := range document {
 		if d.Describe().AdminOnly && !envelope[field] {
 			document[field] = mask
-		} else {
-			document[field] = withoutInline(value)
 		}
 	}
 	return json.Marshal(document)
@@ -51,21 +47,3 @@ func Mask(o resource.Any) (json.RawMessage, error) {
 // envelope are the fields of a resource that are not its content.
 var envelope = map[string]bool{"type": true, "mesh": true, "name": true, "labels": true, "creationTime": true,
 	"modificationTime": true}
-
-func withoutInline(value any) any {
-	switch value := value.(type) {
-	case map[string]any:
-		for field, inner := range value {
-			if inline[field] {
-				value[field] = mask
-			} else {
-				value[field] = withoutInline(inner)
-			}
-		}
-	case []any:
-		for i := range value {
-			value[i] = withoutInline(value[i])
-		}
-	}
-	return value
-}

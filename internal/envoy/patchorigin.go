@@ -13,7 +13,7 @@ var slotPrefixes = []string{"self_guarded_", "self_permission_tcp_", "self_permi
 	"self_fault_3_", "self_fault_4_", "self_router_", "self_tcp_proxy_"}
 
 // patchOrigin returns the origin of a resource, by which a MeshProxyPatch matches it; empty: it has none of
-// [kind.PatchOrigins].
+// [kind.ClusterMatch].
 func patchOrigin(name string) string {
 	switch destination, ok := service.ParseDestination(name); {
 	case ok && destination.Locality == service.ExternalLocality:

@@ -122,7 +122,7 @@ func (req *DataplaneTokenRequest) claims() (pki.Claims, kind.Duration, resource.
 			problems.Add(fmt.Sprintf("addresses[%d]", i), "%s", problem)
 		}
 	}
-	if problem := kind.NameProblem(req.Name); req.Name != "" && problem != "" {
+	if problem := resource.NameProblem(req.Name); req.Name != "" && problem != "" {
 		problems.Add("name", "%s", problem)
 	}
 	return claims, req.ValidFor, problems
@@ -158,7 +158,7 @@ func (*ZoneTokenRequest) example() string {
 
 func (req *ZoneTokenRequest) claims() (pki.Claims, kind.Duration, resource.Problems) {
 	var problems resource.Problems
-	if problem := kind.MeshNameProblem(req.Zone); problem != "" { // the names of zones have the rules of mesh names
+	if problem := resource.MeshNameProblem(req.Zone); problem != "" { // the names of zones have the rules of mesh names
 		problems.Add("zone", "%s", problem)
 	}
 	for i, scope := range req.Scope {

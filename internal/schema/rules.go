@@ -34,15 +34,26 @@ func narrow(s *Schema, r *resource.Rules) {
 	case r.One:
 		s.MinProperties, s.MaxProperties = 1, 1
 	}
-	if r.Min != nil {
-		s.Minimum = number(*r.Min)
+	whole := s
+	if s.Type == "array" {
+		whole = s.Items
 	}
-	if r.Max != nil {
-		s.Maximum = number(*r.Max)
+	if whole.Type == "integer" { // the words of JSON Schema are about numbers alone, not about their texts
+		whole.ranged(r)
 	}
 	s.bounded(r.Bound)
 	if r.Default != "" {
 		s.Default = jsonDefault(r, s.Type)
+	}
+}
+
+// ranged applies the range of a field.
+func (s *Schema) ranged(r *resource.Rules) {
+	if n, err := strconv.Atoi(r.Min); err == nil {
+		s.Minimum = number(n)
+	}
+	if n, err := strconv.Atoi(r.Max); err == nil {
+		s.Maximum = number(n)
 	}
 }
 

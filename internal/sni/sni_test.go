@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/sni"
 	"weft/kind"
+	"weft/resource"
 )
 
 // A name that was given once is answered by ingresses and dialed by clients of releases to come, so that no
@@ -82,7 +83,7 @@ func drawPort(t *rapid.T, label string) sni.Port {
 			}),
 			rapid.StringMatching(`[a-z0-9]{253}`),
 		).Draw(t, "name")
-	}).Filter(func(name string) bool { return kind.NameProblem(name) == "" })
+	}).Filter(func(name string) bool { return resource.NameProblem(name) == "" })
 	meshName := rapid.OneOf(rapid.StringMatching(`[a-z]([-a-z0-9]{0,5}[a-z0-9])?`),
 		rapid.StringMatching(`[a-z][-a-z0-9]{61}[a-z0-9]`))
 	return sni.Port{
