@@ -146,9 +146,9 @@ func TestAValueOfALaterRelease(t *testing.T) {
 		says           string
 		listed         func() []zonesync.Rejection // in the zone
 	}{
-		"a zone": {east.plane, kind.MeshServices.Key("m", "web"), `"appProtocol":"tcp"`, `"appProtocol":"quic"`,
+		"a zone": {east.plane, kind.MeshServices.Key("m", "web"), `"ports":[`, `"state":"Resting","ports":[`,
 			strings.Replace(service, "name: web,", "name: other,", 1), []*plane{g.plane, west.plane},
-			"spec.ports[0].appProtocol", func() []zonesync.Rejection { return rejects(east, kind.MeshServices.Name) }},
+			"spec.state", func() []zonesync.Rejection { return rejects(east, kind.MeshServices.Name) }},
 		"global": {g.plane, kind.MeshTimeouts.Key("m", "slow"), `"kind":"Mesh"}`, `"kind":"Galaxy"}`,
 			fmt.Sprintf(timeout, "other"), []*plane{east.plane, west.plane}, "spec.targetRef.kind",
 			func() []zonesync.Rejection { return rejected(west, kind.MeshTimeouts.Name) }},
