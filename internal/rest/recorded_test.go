@@ -179,3 +179,32 @@ func fieldsIn(t *testing.T, document string) map[string]string {
 	visit("", doc)
 	return fields
 }
+
+// TestWhatKumactlFillsInIsNoChange: another client wrote the resource without the defaults of Kuma's schemas.
+func TestWhatKumactlFillsInIsNoChange(t *testing.T) {
+	s := listen(t, newWorld(t, newStore(t)))
+	s.put(t, "/meshes/default", `{"type": "Mesh", "name": "default"}`)
+	for path, spec := range map[string][2]string{
+		"meshexternalservices/MeshExternalService": {
+			`{"match":{"port":443},"endpoints":[{"address":"a.example","port":443}],"tls":{"enabled":true,"version":` +
+				`{"min":"TLS12"}}}`,
+			`{"match":{"type":"HostnameGenerator","port":443,"protocol":"tcp"},"endpoints":[{"address":"a.example",` +
+				`"port":443}],"tls":{"enabled":true,"version":{"min":"TLS12","max":"TLSAuto"},"allowRenegotiation":false}}`},
+		"meshretries/MeshRetry": {
+			`{"to":[{"targetRef":{"kind":"Mesh"},"default":{"http":{"hostSelection":[{"predicate":` +
+				`"OmitPreviousPriorities"}]}}}]}`,
+			`{"to":[{"targetRef":{"kind":"Mesh"},"default":{"http":{"hostSelection":[{"predicate":` +
+				`"OmitPreviousPriorities","updateFrequency":2}]}}}]}`},
+	} {
+		plural, kindName, _ := strings.Cut(path, "/")
+		document := func(spec string) string {
+			return `{"type":"` + kindName + `","mesh":"default","name":"a","spec":` + spec + `}`
+		}
+		at := "/meshes/default/" + plural + "/a"
+		s.put(t, at, document(spec[0]))
+		if status, result, reply := s.apply(t, at, document(spec[1]), agentOf("2.14.3")); status != http.StatusOK ||
+			result.Changed {
+			t.Errorf("%s: %d %s", kindName, status, reply)
+		}
+	}
+}
