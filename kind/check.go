@@ -107,8 +107,8 @@ const (
 
 var protocols = []string{string(TCP), string(TLS), string(HTTP), string(HTTP2), string(GRPC), string(Kafka)}
 
-// sectionName rejects a number as the name of an inbound, of a zone proxy section or of a service's port, since it would
-// look like a port.
+// sectionName rejects a number as the name of an inbound, of a zone proxy section or of a service's port, since it
+// would look like a port.
 func (c *checks) sectionName(field, name string) {
 	if onlyDigits.MatchString(name) {
 		c.add(field, "%q is a number; leave the name out, and it is reached by its port", name)

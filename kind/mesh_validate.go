@@ -17,8 +17,8 @@ func validateMesh(o *resource.Object[Mesh], found resource.Problems) resource.Pr
 		c.mtls("mtls", o.Spec.MTLS)
 	}
 	if s := o.Spec.MeshServices; s != nil {
-		c.instead("meshServices.mode", "is %s, and every mesh has the mode Exclusive; write that or leave meshServices out",
-			quote(s.Mode))
+		c.instead("meshServices.mode",
+			"is %s, and every mesh has the mode Exclusive; write that or leave meshServices out", quote(s.Mode))
 	}
 	if m := o.Spec.DataplaneProxyMembership; m != nil {
 		c.members("dataplaneProxyMembership.allowed", m.Allowed)

@@ -109,7 +109,8 @@ var tlsVersions = []string{TLSAuto, TLS10, TLS11, TLS12, TLS13}
 
 func (c *checks) tlsVersions(at string, v *TLSVersions) {
 	auto := cmp.Or(v.Max, TLSAuto) == TLSAuto
-	if c.valid(at+".min") && c.valid(at+".max") && !auto && slices.Index(tlsVersions, v.Min) > slices.Index(tlsVersions, v.Max) {
+	if c.valid(at+".min") && c.valid(at+".max") && !auto &&
+		slices.Index(tlsVersions, v.Min) > slices.Index(tlsVersions, v.Max) {
 		c.add(at+".max", "is %s, older than min, which is %s", v.Max, v.Min)
 	}
 }

@@ -180,7 +180,8 @@ func withoutEmptyBalancers(spec map[string]any) {
 	}
 }
 
-func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy], found resource.Problems) resource.Problems {
+func validateMeshLoadBalancingStrategy(o *resource.Object[MeshLoadBalancingStrategy],
+	found resource.Problems) resource.Problems {
 	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)

@@ -156,8 +156,8 @@ func (c *checks) limitedResponse(at string, r *LimitedResponse) {
 		c.add(at, "has no field; want status or headers")
 	}
 	if s := r.Status; s != nil && !knownToEnvoy(*s) {
-		c.instead(at+".status", "is %d, which Envoy does not know; want 429, or another of 400 to 417, 421 to 424, 426, "+
-			"428, 431, 500 to 508, 510, 511", *s)
+		c.instead(at+".status", "is %d, which Envoy does not know; want 429, or another of 400 to 417, 421 to 424, "+
+			"426, 428, 431, 500 to 508, 510, 511", *s)
 	}
 	if h := r.Headers; h != nil {
 		if len(h.Set)+len(h.Add) == 0 {

@@ -238,8 +238,8 @@ func (c *checks) hostSelection(at string, rules []HostSelection) {
 	for i, rule := range rules {
 		each := fmt.Sprintf("%s[%d]", at, i)
 		if rule.Predicate == "OmitHostsWithTags" {
-			c.instead(each+".predicate", "is OmitHostsWithTags, which is not served by this release, in which proxies do "+
-				"not have the tags of endpoints; use OmitPreviousHosts")
+			c.instead(each+".predicate", "is OmitHostsWithTags, which is not served by this release, in which proxies "+
+				"do not have the tags of endpoints; use OmitPreviousHosts")
 			continue
 		}
 		if seen[rule.Predicate] {

@@ -302,7 +302,8 @@ func (m *IDMatch) String() string {
 	return m.Value + "*"
 }
 
-func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission], found resource.Problems) resource.Problems {
+func validateMeshTrafficPermission(o *resource.Object[MeshTrafficPermission],
+	found resource.Problems) resource.Problems {
 	c := envelope(&o.Meta, found)
 	if o.Spec.TargetRef != nil {
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)

@@ -136,13 +136,8 @@ func sampleText(schema string, variant int) string {
 // collect adds the problems of a spec in which one value after the other is another one.
 func collect(d resource.Descriptor, spec any, found map[string]bool) {
 	add := func() {
-		o := d.New()
-		raw, err := json.Marshal(spec)
-		if err != nil || json.Unmarshal(raw, resource.SpecOf(o)) != nil {
-			return
-		}
-		o.Envelope().Name, o.Envelope().Mesh = "a", "default"
-		for _, p := range d.Prepare(o) {
+		problems, _ := prepared(d, spec)
+		for _, p := range problems {
 			found[d.Describe().Name+" "+position.ReplaceAllString(p.Field, "[]")+": "+formOf(p.Reason)] = true
 		}
 	}
@@ -227,4 +222,67 @@ func each(v reflect.Value, changed func()) {
 		}
 	}
 	v.Set(before)
+}
+
+// TestRequiredFieldsHaveNoDefault: without a field that the schemas and the definitions require, a resource is invalid.
+// A field that Default fills is not required.
+func TestRequiredFieldsHaveNoDefault(t *testing.T) {
+	removed := 0
+	for _, d := range kind.Written() {
+		for _, spec := range specsOf(t, d) {
+			if problems, ok := prepared(d, spec); !ok || len(problems) > 0 {
+				continue // not an example
+			}
+			required(reflect.ValueOf(spec).Elem(), d.Describe().Name, func(path string) {
+				removed++
+				if problems, ok := prepared(d, spec); ok && len(problems) == 0 {
+					t.Errorf("%s is required, and a resource without it is valid", path)
+				}
+			})
+		}
+	}
+	if removed < 100 {
+		t.Errorf("%d required fields were removed, want some of each kind", removed)
+	}
+}
+
+// prepared returns the problems of a copy of a spec; false where JSON cannot have it.
+func prepared(d resource.Descriptor, spec any) (resource.Problems, bool) {
+	o := d.New()
+	raw, err := json.Marshal(spec)
+	if err != nil || json.Unmarshal(raw, resource.SpecOf(o)) != nil {
+		return nil, false
+	}
+	o.Envelope().Name, o.Envelope().Mesh = "a", "default"
+	return d.Prepare(o), true
+}
+
+// required calls a function after each removal of one required field.
+func required(v reflect.Value, path string, removed func(path string)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			required(v.Elem(), path, removed)
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			required(v.Index(i), path, removed)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			if !f.IsExported() {
+				continue
+			}
+			field, at := v.Field(i), path+"."+f.Name
+			required(field, at, removed)
+			if resource.RulesOf(f).Required && !field.IsZero() {
+				before := reflect.New(f.Type).Elem()
+				before.Set(field)
+				field.SetZero()
+				removed(at)
+				field.Set(before)
+			}
+		}
+	}
 }

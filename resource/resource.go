@@ -198,8 +198,8 @@ type Info struct {
 	Older func(spec map[string]any)
 }
 
-// ofOneControlPlane reports whether one control plane writes the rows of the kind for itself. Nobody else can write a
-// wrong one, and some have a part of another kind that is not written yet.
+// ofOneControlPlane reports whether one control plane writes the rows of the kind for itself. No user and no other
+// control plane can write a wrong one, and some have a part of another kind that is not whole.
 func (i *Info) ofOneControlPlane() bool { return (i.ReadOnly || i.Hidden) && i.Sync == 0 }
 
 // Segments returns the path segments of the kind's resources, the plural first.
