@@ -161,8 +161,8 @@ func (c *checks) localityAwareness(at string, l *LocalityAwareness) {
 
 func (c *checks) affinityTags(at string, tags []AffinityTag) {
 	if len(tags) == 0 {
-		c.instead(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the zone, "+
-			"as Kuma does then, write crossZone: {failover: [{to: {type: None}}]}")
+		c.instead(at, "is required: at least one tag; without any, leave localZone out. To keep all traffic in the "+
+			"zone, as Kuma does then, write crossZone: {failover: [{to: {type: None}}]}")
 	}
 	seen, weighted := map[string]bool{}, 0
 	for i, tag := range tags {

@@ -608,8 +608,8 @@ func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 }
 
 // lingeringListener accepts connections that are closed once the client has closed its side. Go's server closes a
-// connection one second after its GOAWAY, with a reset if requests arrived meanwhile, and a reset discards a GOAWAY that
-// a busy client has not read. Whether the client has read it by then is not what the test is about.
+// connection one second after its GOAWAY, with a reset if requests arrived meanwhile. A reset discards a GOAWAY that a
+// busy client has not read. Whether the client has read it by then is not what the test is about.
 type lingeringListener struct{ net.Listener }
 
 func (l lingeringListener) Accept() (net.Conn, error) {
