@@ -136,7 +136,7 @@ func sampleText(schema string, variant int) string {
 // collect adds the problems of a spec in which one value after the other is another one.
 func collect(d resource.Descriptor, spec any, found map[string]bool) {
 	add := func() {
-		problems, _ := problemsOf(d, spec)
+		problems, _ := specProblems(d, spec)
 		for _, p := range problems {
 			found[d.Describe().Name+" "+position.ReplaceAllString(p.Field, "[]")+": "+formOf(p.Reason)] = true
 		}
@@ -230,12 +230,12 @@ func TestRequiredFieldsHaveNoDefault(t *testing.T) {
 	removed := 0
 	for _, d := range kind.Written() {
 		for _, spec := range specsOf(t, d) {
-			if problems, ok := problemsOf(d, spec); !ok || len(problems) > 0 {
+			if problems, ok := specProblems(d, spec); !ok || len(problems) > 0 {
 				continue // not an example
 			}
 			required(reflect.ValueOf(spec).Elem(), d.Describe().Name, func(path string) {
 				removed++
-				if problems, ok := problemsOf(d, spec); ok && len(problems) == 0 {
+				if problems, ok := specProblems(d, spec); ok && len(problems) == 0 {
 					t.Errorf("%s is required, and a resource without it is valid", path)
 				}
 			})
@@ -246,8 +246,8 @@ func TestRequiredFieldsHaveNoDefault(t *testing.T) {
 	}
 }
 
-// problemsOf returns the problems of a copy of a spec; false where JSON cannot have it.
-func problemsOf(d resource.Descriptor, spec any) (resource.Problems, bool) {
+// specProblems returns the problems of a copy of a spec; false where JSON cannot have it.
+func specProblems(d resource.Descriptor, spec any) (resource.Problems, bool) {
 	o := d.New()
 	raw, err := json.Marshal(spec)
 	if err != nil || json.Unmarshal(raw, resource.SpecOf(o)) != nil {
