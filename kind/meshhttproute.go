@@ -54,7 +54,7 @@ type HTTPRouteConf struct {
 type HTTPRouteRule struct {
 	// the matches; a request has to match one of them
 	Matches []HTTPMatch     `json:"matches" schema:"required minItems=1 maxItems=64" missing:"at least one match, such as {path: {type: PathPrefix, value: /}}"`
-	Default HTTPRouteAction `json:"default" schema:"required"` // what happens to the requests
+	Default HTTPRouteAction `json:"default"` // what happens to the requests
 }
 
 // HTTPRouteAction says what happens to requests.

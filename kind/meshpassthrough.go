@@ -18,7 +18,7 @@ import (
 type MeshPassthrough struct {
 	// the target proxies; by default the whole mesh
 	TargetRef *TargetRef      `json:"targetRef,omitempty"`
-	Default   PassthroughConf `json:"default" schema:"required"` // the conf
+	Default   PassthroughConf `json:"default"` // the conf
 }
 
 // PassthroughConf decides which connections leave the mesh.

@@ -9,7 +9,7 @@ import (
 type ToItem[C any] struct {
 	// the destinations
 	TargetRef DestinationRef `json:"targetRef" schema:"required"`
-	Default   C              `json:"default" schema:"required"` // the conf
+	Default   C              `json:"default"` // the conf
 }
 
 // toParts returns the items as parts, with the confs of the items.

@@ -9,12 +9,12 @@ import (
 type RuleItem[C any] struct {
 	// Matches are the callers, as alternatives; by default every caller.
 	Matches []RuleMatch `json:"matches,omitempty" schema:"maxItems=256"`
-	Default C           `json:"default" schema:"required"` // the conf
+	Default C           `json:"default"` // the conf
 }
 
 // ReceivedItem is a conf about all traffic that the selected proxies receive.
 type ReceivedItem[C any] struct {
-	Default C `json:"default" schema:"required"` // the conf
+	Default C `json:"default"` // the conf
 }
 
 // RuleMatch matches callers by their SPIFFE ID, by the SNI of the external service that they call, or by both.
@@ -29,7 +29,7 @@ type RuleMatch struct {
 // FromItem is the older form of a rule without matches. It is read as one, and never written.
 type FromItem[C any] struct {
 	TargetRef FromRef `json:"targetRef" schema:"required"`
-	Default   C       `json:"default" schema:"required"` // the conf
+	Default   C       `json:"default"` // the conf
 }
 
 // FromRef is the target of the older form of a rule: all callers.
