@@ -2,8 +2,11 @@ package weft_test
 
 import (
 	"bytes"
+	"go/ast"
 	"go/scanner"
 	"go/token"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -91,3 +94,30 @@ func TestEnvoyImportNames(t *testing.T) {
 		t.Error("no file imports a package of Envoy's API")
 	}
 }
+
+// TestNamesOfFunctions: an exported function or method is named by a verb or a noun. A preposition, an adverb or a
+// participle alone does not say what it returns or does.
+func TestNamesOfFunctions(t *testing.T) {
+	for file, source := range goFiles(t) {
+		if strings.HasSuffix(file, "_test.go") || bytes.Contains(source.text, []byte("// Code generated ")) {
+			continue
+		}
+		for _, d := range source.tree.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || !f.Name.IsExported() || slices.Contains(nounNames, f.Name.Name) {
+				continue
+			}
+			if particleName.MatchString(f.Name.Name) {
+				t.Errorf("%s: %s is a preposition, an adverb or a participle: name what it returns or does",
+					source.files.Position(f.Name.Pos()), f.Name.Name)
+			}
+		}
+	}
+}
+
+// particleName matches the names of one word that say nothing alone.
+var particleName = regexp.MustCompile(`^([A-Z][a-z]+(ed|ing)|Of|With|Without|For|By|In|On|At|From|To|Into|Beside|Between|` +
+	`Behind|Through|Over|Under|After|Before|Since|Until|Like|As|Also|Alone|Late|Near|Apart)$`)
+
+// nounNames are nouns with the end of a participle, and methods of interfaces of other modules.
+var nounNames = []string{"String", "Networking", "Overprovisioning", "Until"}

@@ -504,8 +504,8 @@ func (e Exception) Equal(other Exception) bool {
 // Excludes reports whether the proxy is without the policy.
 func (e *Exception) Excludes() bool { return e.State == ExceptionAlone || e.State == ExceptionJoint }
 
-// Connected reports whether a subscription is open.
-func (i *DataplaneInsight) Connected() bool {
+// IsConnected reports whether a subscription is open.
+func (i *DataplaneInsight) IsConnected() bool {
 	return slices.ContainsFunc(i.Subscriptions, func(s Subscription) bool { return s.DisconnectTime == nil })
 }
 
@@ -527,8 +527,8 @@ var DataplaneInsights = &resource.Kind[DataplaneInsight]{
 		Scope: resource.Mesh, Sync: resource.ZoneToGlobal, Flat: true, ReadOnly: true},
 }
 
-// Changing reports whether an inbound accepts both mutual TLS and plaintext.
-func (s *DataplaneListenerStatus) Changing() bool {
+// IsChanging reports whether an inbound accepts both mutual TLS and plaintext.
+func (s *DataplaneListenerStatus) IsChanging() bool {
 	return slices.ContainsFunc(s.Inbounds, func(in ServedInbound) bool { return !in.AlsoPlaintext.IsZero() })
 }
 

@@ -112,9 +112,9 @@ func SectionFacts(n *Networking) []string {
 // zone proxy sections, also those without a voucher, and its name where a token vouches for it. A name for which an
 // operator vouches requires no token with it.
 func RequiredFacts(o *resource.Object[Dataplane]) resource.Vouched {
-	required, unvouched := o.Vouched.By(SectionFacts(&o.Spec.Networking))
+	required, unvouched := o.Vouched.Partition(SectionFacts(&o.Spec.Networking))
 	required.Token = append(required.Token, unvouched...)
-	name, _ := o.Vouched.By([]string{NameFact(o.Name)})
+	name, _ := o.Vouched.Partition([]string{NameFact(o.Name)})
 	required.Token = append(required.Token, name.Token...)
 	return required
 }
@@ -248,7 +248,7 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 	var had []string
 	var record resource.Vouched
 	if before != nil {
-		had, record = Facts(before), Completed(before)
+		had, record = Facts(before), CompleteRecord(before)
 	}
 	facts := Facts(after)
 	after.Vouched = resource.Vouched{
@@ -268,7 +268,7 @@ func VouchOperator(before, after *resource.Object[Dataplane]) {
 func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 	var record resource.Vouched
 	if before != nil {
-		record = Completed(before)
+		record = CompleteRecord(before)
 		if TakesOver(before, claimed) {
 			record.Token = nil
 		}
@@ -281,7 +281,7 @@ func VouchToken(before, after *resource.Object[Dataplane], claimed []string) {
 		Complete: true,
 	}
 	vouched = vouched.And(resource.Vouched{Token: claimed})
-	_, missing := vouched.By(facts)
+	_, missing := vouched.Partition(facts)
 	vouched = vouched.And(resource.Vouched{Agent: missing})
 	vouched.Agent = boundedFacts(vouched.Agent)
 	after.Vouched = vouched
@@ -311,9 +311,9 @@ func boundedFacts(agent []string) []string {
 	return agent
 }
 
-// Completed returns the record of a Dataplane. In the record of an earlier release, which knew neither tags nor
+// CompleteRecord returns the record of a Dataplane. In the record of an earlier release, which knew neither tags nor
 // addresses, the operator who wrote the whole Dataplane vouches for them too.
-func Completed(o *resource.Object[Dataplane]) resource.Vouched {
+func CompleteRecord(o *resource.Object[Dataplane]) resource.Vouched {
 	record := o.Vouched
 	if !record.Complete && WrittenByOperator(&record, o.Name) {
 		record.Operator = Facts(o)

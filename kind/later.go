@@ -58,9 +58,9 @@ var laterKinds = map[string]laterKind{
 // other products.
 var unlistedKinds = []string{"MeshGatewayConfig", "MeshGatewayInstance", "MeshGlobalRateLimit", "MeshOPA"}
 
-// Lacking returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a plural,
-// with or without hyphens, in any case.
-func Lacking(spelling string) string {
+// LackingKind returns the kind of Kuma with a spelling that this release lacks, or "". The spelling is a name or a
+// plural, with or without hyphens, in any case.
+func LackingKind(spelling string) string {
 	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "")) }
 	if later, ok := laterKinds[spelling]; ok {
 		return later.name
@@ -87,7 +87,7 @@ func LackingLists() []string {
 }
 
 // Lacks reports whether Kuma has a kind of this name that this release lacks.
-func Lacks(name string) bool { return Lacking(name) == name && name != "" }
+func Lacks(name string) bool { return LackingKind(name) == name && name != "" }
 
 // LackingText returns the message about a kind of Kuma that this release lacks, with what replaces it.
 func LackingText(name string) string {
@@ -109,7 +109,7 @@ func InsteadOf(name string) string {
 // release lacks, the error states it.
 func Parse(doc []byte) (resource.Document, error) {
 	written, err := resource.ParseDocument(doc, ByName)
-	if lacking := Lacking(resource.UnknownType(err)); lacking != "" {
+	if lacking := LackingKind(resource.UnknownType(err)); lacking != "" {
 		return written, &resource.Error{Code: resource.Invalid, Detail: LackingText(lacking),
 			Problems: resource.Problems{{Field: "type", Reason: InsteadOf(lacking)}}}
 	}

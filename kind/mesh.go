@@ -88,8 +88,8 @@ func (m *MeshMTLS) Backend(name string) *MTLSBackend {
 	return &m.Backends[i]
 }
 
-// Enabled returns the backend that signs, or nil.
-func (m *MeshMTLS) Enabled() *MTLSBackend {
+// SigningBackend returns the backend that signs, or nil.
+func (m *MeshMTLS) SigningBackend() *MTLSBackend {
 	if m == nil {
 		return nil
 	}

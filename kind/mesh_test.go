@@ -33,7 +33,7 @@ mtls:
   skipValidation: true
 `)
 	mtls := resource.SpecOf(mesh).(*kind.Mesh).MTLS
-	if b := mtls.Enabled(); b == nil || b.Name != "ca-1" {
+	if b := mtls.SigningBackend(); b == nil || b.Name != "ca-1" {
 		t.Errorf("enabled is %+v", b)
 	}
 	for name, want := range map[string]string{"ca-1": "24h0m0s 4096 43800h0m0s", "ca-3": "24h0m0s 2048 87600h0m0s"} {

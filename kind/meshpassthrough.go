@@ -64,8 +64,8 @@ const mysql = "mysql"
 // Mode returns the mode, or its default.
 func (c *PassthroughConf) Mode() string { return cmp.Or(c.PassthroughMode, PassthroughMatched) }
 
-// Inspected reports whether the first bytes of a connection decide whether it matches.
-func (m *PassthroughMatch) Inspected() bool { return m.Protocol == string(TLS) || m.IsHTTP() }
+// IsInspected reports whether the first bytes of a connection decide whether it matches.
+func (m *PassthroughMatch) IsInspected() bool { return m.Protocol == string(TLS) || m.IsHTTP() }
 
 // IsHTTP reports whether the match is about HTTP without TLS, of any version.
 func (m *PassthroughMatch) IsHTTP() bool { return Protocol(m.Protocol).IsHTTP() }
@@ -113,7 +113,7 @@ func (c *checks) passthroughMatch(at string, m *PassthroughMatch) bool {
 		return false
 	}
 	switch {
-	case m.Type == PassthroughDomain && !m.Inspected():
+	case m.Type == PassthroughDomain && !m.IsInspected():
 		valid = c.add(at+".protocol", "is %s, whose connections have no name of a domain; want tls, http, http2 or "+
 			"grpc", cmp.Or(m.Protocol, string(TCP)))
 	case m.Protocol == mysql && m.Port == 0:

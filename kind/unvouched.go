@@ -66,6 +66,6 @@ func networkingFields(n *Networking) map[string]json.RawMessage {
 
 // vouchedFacts returns the facts of a Dataplane for which an operator or a token vouches.
 func vouchedFacts(o *resource.Object[Dataplane]) []string {
-	record := Completed(o)
+	record := CompleteRecord(o)
 	return slices.DeleteFunc(Facts(o), func(fact string) bool { return !record.Has(fact) })
 }

@@ -77,9 +77,9 @@ type Vouched struct {
 // Has reports whether an operator or a token vouches for a fact.
 func (v *Vouched) Has(fact string) bool { return contains(v.Operator, fact) || contains(v.Token, fact) }
 
-// By returns the vouched ones of some facts, and the facts without a voucher. A fact in both lists counts as the
+// Partition returns the vouched ones of some facts, and the facts without a voucher. A fact in both lists counts as the
 // operator's.
-func (v *Vouched) By(facts []string) (vouched Vouched, missing []string) {
+func (v *Vouched) Partition(facts []string) (vouched Vouched, missing []string) {
 	for _, fact := range facts {
 		switch {
 		case contains(v.Operator, fact):

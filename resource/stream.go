@@ -15,9 +15,11 @@ type YAMLDocument struct {
 	before int // lines of the stream
 }
 
-// Padded returns the document after as many empty lines as precede it, so that a parser's line numbers are those of the
-// stream.
-func (d YAMLDocument) Padded() []byte { return append(bytes.Repeat([]byte("\n"), d.before), d.Text...) }
+// PaddedText returns the document after as many empty lines as precede it, so that a parser's line numbers are those of
+// the stream.
+func (d YAMLDocument) PaddedText() []byte {
+	return append(bytes.Repeat([]byte("\n"), d.before), d.Text...)
+}
 
 // SplitYAML returns the documents of a YAML stream, without documents that have only comments. A document ends at a
 // line with the marker `---` or `...`. A comment or, after `---`, content of the next document may follow on that line

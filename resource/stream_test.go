@@ -27,7 +27,7 @@ func TestSplitYAML(t *testing.T) {
 	} {
 		var got []string
 		for _, d := range resource.SplitYAML([]byte(stream)) {
-			if lines := strings.Count(string(d.Padded()), "\n"); d.Line > lines+1 {
+			if lines := strings.Count(string(d.PaddedText()), "\n"); d.Line > lines+1 {
 				t.Errorf("%q: the document of line %d has %d lines", stream, d.Line, lines+1)
 			}
 			got = append(got, fmt.Sprint(d.Line, " ", strings.TrimSpace(string(d.Text))))
@@ -51,7 +51,7 @@ func TestValuesOfJSONInARow(t *testing.T) {
 		var got []string
 		for _, d := range resource.SplitYAML([]byte(stream)) {
 			got = append(got, fmt.Sprint(d.Line, " ", strings.TrimSpace(string(d.Text))))
-			if lines := strings.Count(string(d.Padded()[:len(d.Padded())-len(d.Text)]), "\n"); lines >= d.Line {
+			if lines := strings.Count(string(d.PaddedText()[:len(d.PaddedText())-len(d.Text)]), "\n"); lines >= d.Line {
 				t.Errorf("%q: the document of line %d begins after %d lines", stream, d.Line, lines)
 			}
 		}

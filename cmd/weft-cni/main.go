@@ -90,7 +90,7 @@ func run(ctx context.Context, node *cni.Node, of *cni.DaemonSet, log *slog.Logge
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), apiTimeout)
 	defer cancel()
-	switch deleted, err := of.Deleted(ctx); {
+	switch deleted, err := of.IsDeleted(ctx); {
 	case err != nil:
 		log.Warn("the plugin stays on this node, since it is not known whether the DaemonSet was deleted", "error", err)
 	case deleted:
@@ -110,7 +110,7 @@ func newReadyCommand() *cobra.Command {
 		Long: `Check that new Pods of this node are redirected. This is the readiness probe of the DaemonSet. The exit code is 1 if
 the container runtime does not call the plugin.`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return node.Installed() },
+		RunE: func(*cobra.Command, []string) error { return node.CheckInstalled() },
 	}
 	addNode(command, &node)
 	return command

@@ -128,7 +128,7 @@ func missingDefinitions(ctx context.Context) ([]crd.Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--only-missing: %w", err)
 	}
-	missing, err := crd.Missing(ctx, client)
+	missing, err := crd.MissingDefinitions(ctx, client)
 	if err != nil {
 		return nil, fmt.Errorf("--only-missing: the API server %s (%s): %w", server.Config.Host, server.Source, err)
 	}

@@ -40,7 +40,7 @@ func replacement(args []string) string {
 func inspection(words []string) string {
 	d, err := kindOf(words[0])
 	switch {
-	case err != nil && kind.Lacking(words[0]) != "":
+	case err != nil && kind.LackingKind(words[0]) != "":
 		return err.Error()
 	case err != nil:
 		return ""

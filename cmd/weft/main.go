@@ -162,7 +162,7 @@ func kindOf(name string) (resource.Descriptor, error) {
 			}
 		}
 	}
-	if lacking := kind.Lacking(name); lacking != "" {
+	if lacking := kind.LackingKind(name); lacking != "" {
 		return nil, errors.New(kind.LackingText(lacking))
 	}
 	return nil, fmt.Errorf("%q is not a kind; there are %s", name, strings.Join(kindNames(), ", "))

@@ -103,7 +103,7 @@ func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 		Check: func(mesh string, known check.Known) *check.Report {
 			return runCheck(reads, differ, mesh, known)
 		},
-		Zone: "east", InstanceID: "instance-1", Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired,
+		Zone: "east", InstanceID: "instance-1", Expired: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
 		Version: "test",
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	})
@@ -122,7 +122,7 @@ func readAll(reads *view.View) *view.Rows {
 func runCheck(reads *view.View, differ *push.Inspector, mesh string, known check.Known) *check.Report {
 	rows := readAll(reads)
 	return check.Run(check.World{
-		State: rows.State, Snapshot: rows.Snapshot, Modifying: differ.Modified, Known: known, Mesh: mesh,
+		State: rows.State, Snapshot: rows.Snapshot, Modifying: differ.Modifications, Known: known, Mesh: mesh,
 		ServerCertificateExpires: time.Now().AddDate(1, 0, 0), Now: time.Now(),
 	})
 }
@@ -139,14 +139,14 @@ func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 
-func (i inspector) Backing(key state.ServiceKey) *inspect.Backing {
+func (i inspector) BackingOf(key state.ServiceKey) *inspect.Backing {
 	rows := readAll(i.reads)
-	return inspect.NewReports(rows.State, rows.Snapshot).Backing(key)
+	return inspect.NewReports(rows.State, rows.Snapshot).BackingOf(key)
 }
 
-func (i inspector) Applied(key state.ProxyKey) *inspect.Applied {
+func (i inspector) AppliedConfs(key state.ProxyKey) *inspect.Applied {
 	readAll(i.reads)
-	return i.Inspector.Applied(key)
+	return i.Inspector.AppliedConfs(key)
 }
 
 func (i inspector) Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {
@@ -175,7 +175,7 @@ func (c connections) Inspect(_ context.Context, key state.ProxyKey, page dpserve
 	return err
 }
 
-func (c connections) Connected(string) []state.ProxyKey {
+func (c connections) ConnectedProxies(string) []state.ProxyKey {
 	rows, _, _ := c.rows.List(context.Background(), kind.DataplaneInsights.Name)
 	var keys []state.ProxyKey
 	for _, row := range rows {
@@ -185,7 +185,7 @@ func (c connections) Connected(string) []state.ProxyKey {
 }
 
 func (c connections) Live(key state.ProxyKey) dpserver.Live {
-	if !slices.Contains(c.Connected(key.Mesh), key) {
+	if !slices.Contains(c.ConnectedProxies(key.Mesh), key) {
 		return dpserver.Live{}
 	}
 	return dpserver.Live{Connected: true, PendingSince: &kind.Time{Time: time.Now().Add(-5 * time.Minute)}}

@@ -219,7 +219,7 @@ func fillIn(source string, text []byte, values map[string]string) ([]byte, error
 func documents(source string, text []byte) (all []document) {
 	whole := bytes.HasPrefix(text, []byte("# Product: ")) // the first line of `kumactl export`
 	for _, d := range resource.SplitYAML(text) {
-		all = append(all, document{source: source, line: d.Line, text: d.Padded(), whole: whole})
+		all = append(all, document{source: source, line: d.Line, text: d.PaddedText(), whole: whole})
 	}
 	return all
 }

@@ -44,8 +44,8 @@ type User struct {
 	TokenID string `json:"tokenId,omitempty"`
 }
 
-// Authenticated returns an authenticated user, with the groups of its credential.
-func Authenticated(name string, groups []string, by Proof) User {
+// NewUser returns an authenticated user, with the groups of its credential.
+func NewUser(name string, groups []string, by Proof) User {
 	if !slices.Contains(groups, AuthenticatedGroup) {
 		groups = append(slices.Clone(groups), AuthenticatedGroup)
 	}
@@ -93,11 +93,11 @@ func (r Rules) Check(u User, action Action, object string) error {
 			"@DIR/admin.header`")
 	}
 	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the action is %s, and the settings %s and %s list "+
-		"who may", u, action.Doing(), object, action, action.Variable("USERS"), action.Variable("GROUPS"))
+		"who may", u, action.VerbPhrase(), object, action, action.Variable("USERS"), action.Variable("GROUPS"))
 }
 
-// Allowed returns the actions that a user may do, in the order of [Actions].
-func (r Rules) Allowed(u User) []Action {
+// AllowedActions returns the actions that a user may do, in the order of [Actions].
+func (r Rules) AllowedActions(u User) []Action {
 	allowed := []Action{}
 	for _, d := range Actions {
 		if r[d.Action].allows(u) {
@@ -116,7 +116,7 @@ func WithUser(ctx context.Context, u User) context.Context {
 
 // Administrator is a caller that opened the administrator's socket.
 func Administrator() User {
-	return Authenticated(AdminName, []string{AdminGroup}, ByAdminSocket)
+	return NewUser(AdminName, []string{AdminGroup}, ByAdminSocket)
 }
 
 // UserOf returns the caller, [Anonymous] where it is not known.

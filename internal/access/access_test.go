@@ -8,9 +8,9 @@ import (
 )
 
 func TestWhoMayByDefault(t *testing.T) {
-	admin := Authenticated("ann", []string{AdminGroup}, ByUserToken)
-	bootstrap := Authenticated(AdminName, nil, ByUserToken)
-	user := Authenticated("bob", []string{"ops"}, ByCertificate)
+	admin := NewUser("ann", []string{AdminGroup}, ByUserToken)
+	bootstrap := NewUser(AdminName, nil, ByUserToken)
+	user := NewUser("bob", []string{"ops"}, ByCertificate)
 	for _, test := range []struct {
 		user   User
 		action Action
@@ -46,11 +46,11 @@ func TestARuleReplacesTheDefault(t *testing.T) {
 		action Action
 		may    bool
 	}{
-		{Authenticated("bob", nil, ByUserToken), Write, true},
-		{Authenticated("ci", []string{"deployers"}, ByUserToken), Write, true},
-		{Authenticated("ann", []string{AdminGroup}, ByUserToken), Write, false},
+		{NewUser("bob", nil, ByUserToken), Write, true},
+		{NewUser("ci", []string{"deployers"}, ByUserToken), Write, true},
+		{NewUser("ann", []string{AdminGroup}, ByUserToken), Write, false},
 		{Anonymous(), Read, true},
-		{Authenticated("bob", nil, ByUserToken), Read, false},
+		{NewUser("bob", nil, ByUserToken), Read, false},
 	} {
 		if got := rules.Check(test.user, test.action, "x") == nil; got != test.may {
 			t.Errorf("%s, %s: allowed %v, want %v", test.user, test.action, got, test.may)
@@ -60,7 +60,7 @@ func TestARuleReplacesTheDefault(t *testing.T) {
 
 // A denial names the caller, the action and the setting that decides.
 func TestADenialSaysWhatToDo(t *testing.T) {
-	err := Defaults().Check(Authenticated("bob", []string{"ops"}, ByUserToken), ViewConfigDump,
+	err := Defaults().Check(NewUser("bob", []string{"ops"}, ByUserToken), ViewConfigDump,
 		"GET /meshes/default/dataplanes/a/_config")
 	for _, part := range []string{
 		`user "bob" (groups ops, mesh-system:authenticated)`, "may not view the configuration of a proxy",
@@ -74,7 +74,7 @@ func TestADenialSaysWhatToDo(t *testing.T) {
 
 // Neither a proof nor its groups can make somebody a member of the groups of strangers, or make it anonymous.
 func TestAuthenticatedOnce(t *testing.T) {
-	u := Authenticated("ann", []string{AuthenticatedGroup, "ops"}, ByUserToken)
+	u := NewUser("ann", []string{AuthenticatedGroup, "ops"}, ByUserToken)
 	if len(u.Groups) != 2 || !u.Known() || Anonymous().Known() || (User{}).Known() {
 		t.Errorf("%s, known %v", u, u.Known())
 	}

@@ -87,16 +87,16 @@ func (a Action) description() Description {
 	return Description{Action: a, Env: string(a), Doing: string(a)}
 }
 
-// Doing returns the action as a verb phrase: "write and delete resources".
-func (a Action) Doing() string { return a.description().Doing }
+// VerbPhrase returns the action as a verb phrase: "write and delete resources".
+func (a Action) VerbPhrase() string { return a.description().Doing }
 
 // Variable names the setting of its users or groups: "USERS" or "GROUPS".
 func (a Action) Variable(of string) string {
 	return "KUMA_ACCESS_STATIC_" + a.description().Env + "_" + of
 }
 
-// Viewed returns whether a read is in the audit log, since it shows protected data.
-func (a Action) Viewed() bool {
+// IsView returns whether a read is in the audit log, since it shows protected data.
+func (a Action) IsView() bool {
 	switch a {
 	case AdminResources, ViewConfigDump, ViewStats, ViewClusters:
 		return true

@@ -45,7 +45,7 @@ func keepsPatch(patch *resource.Object[kind.MeshProxyPatch], stored *current) bo
 
 // unlistedTypes warns of types of extensions that an administrator has written, and that no setting permits.
 func (w *Writer) unlistedTypes(p *kind.MeshProxyPatch) []string {
-	if text := envoy.TypeNames(w.patchTypes).Unpermitted(&p.Default); text != "" {
+	if text := envoy.TypeNames(w.patchTypes).Violations(&p.Default); text != "" {
 		return []string{text}
 	}
 	return nil

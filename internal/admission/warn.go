@@ -310,7 +310,7 @@ func (w *Writer) hasIdentity(ctx context.Context, mesh string) bool {
 		return true
 	}
 	m, err := w.mesh(ctx, mesh)
-	return err != nil || m.Spec.MTLS.Enabled() != nil
+	return err != nil || m.Spec.MTLS.SigningBackend() != nil
 }
 
 func expiredRoots(o *resource.Object[kind.MeshTrust], now time.Time) []string {

@@ -138,8 +138,8 @@ type Record struct {
 	entry Entry
 }
 
-// Changed sets the object before and after a write; nil if it does not exist.
-func (r *Record) Changed(before, after resource.Any) {
+// SetChange sets the object before and after a write; nil if it does not exist.
+func (r *Record) SetChange(before, after resource.Any) {
 	if r == nil {
 		return
 	}
@@ -150,8 +150,8 @@ func (r *Record) Changed(before, after resource.Any) {
 	e.VersionBefore, e.Before, e.VersionAfter, e.After = versionBefore, bodyBefore, versionAfter, bodyAfter
 }
 
-// Issued notes a token.
-func (r *Record) Issued(kind string, claims any) {
+// SetToken notes a token.
+func (r *Record) SetToken(kind string, claims any) {
 	if r != nil {
 		r.entry.Token = &Token{kind, claims}
 	}

@@ -19,7 +19,7 @@ import (
 	"weft/resource"
 )
 
-var ann = access.Authenticated("ann", nil, access.ByUserToken)
+var ann = access.NewUser("ann", nil, access.ByUserToken)
 
 // disk is a writer that fails while it is full.
 type disk struct {
@@ -79,8 +79,8 @@ func TestALogThatKeepsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := WithRecord(context.Background(), r)
-	FromContext(ctx).Changed(nil, kind.Meshes.Make("", "a", kind.Mesh{}))
-	FromContext(ctx).Issued("user-token", nil)
+	FromContext(ctx).SetChange(nil, kind.Meshes.Make("", "a", kind.Mesh{}))
+	FromContext(ctx).SetToken("user-token", nil)
 	FromContext(context.Background()).End(200, nil)
 }
 

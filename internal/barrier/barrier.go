@@ -34,9 +34,9 @@ type AckWaiter interface {
 
 // Zones wait for the acks of other zones' proxies.
 type Zones interface {
-	// Confirmed returns once the proxies of every other zone have acked rows as they are in the table now. Where ctx
-	// ends before, the error names the zones that have not confirmed.
-	Confirmed(ctx context.Context, rows ...resource.Key) error
+	// AwaitConfirmed returns once the proxies of every other zone have acked rows as they are in the table now. Where
+	// ctx ends before, the error names the zones that have not confirmed.
+	AwaitConfirmed(ctx context.Context, rows ...resource.Key) error
 }
 
 // Barrier waits for the conditions that derived writes state. Only the leader runs it.
@@ -306,7 +306,7 @@ func (b *Barrier) waitAcked(ctx context.Context, w *Wait) error {
 func (b *Barrier) waitZones(ctx context.Context, w *Wait) error {
 	bounded, cancel := context.WithTimeout(ctx, pendingZonesInterval)
 	defer cancel()
-	why := b.Zones.Confirmed(bounded, w.ZoneRows...)
+	why := b.Zones.AwaitConfirmed(bounded, w.ZoneRows...)
 	if why != nil {
 		<-bounded.Done() // an immediate failure is not retried in a busy loop
 	}

@@ -39,7 +39,7 @@ func (m *mesh) WaitAcked(
 	}
 }
 
-func (m *mesh) Confirmed(ctx context.Context, _ ...resource.Key) error {
+func (m *mesh) AwaitConfirmed(ctx context.Context, _ ...resource.Key) error {
 	select {
 	case err := <-m.confirmed:
 		return err
@@ -95,7 +95,7 @@ func (b *bench) reader() *table.Reader { synctest.Wait(); return table.Eval(b.db
 
 func (b *bench) want(when, state string, acked bool) {
 	b.t.Helper()
-	if got := b.rows.Acked(b.reader(), "c", state); got != acked {
+	if got := b.rows.IsAcked(b.reader(), "c", state); got != acked {
 		b.t.Errorf("%s: %s is acked: %v, want %v", when, state, got, acked)
 	}
 }

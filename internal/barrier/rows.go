@@ -69,9 +69,9 @@ func NewRows(db *table.DB) *Rows {
 	}
 }
 
-// Acked returns true once every proxy and zone of a condition has acked a state, and the drain time has passed since,
+// IsAcked returns true once every proxy and zone of a condition has acked a state, and the drain time has passed since,
 // unless the condition has NoDrain.
-func (rows *Rows) Acked(r *table.Reader, name, state string) bool {
+func (rows *Rows) IsAcked(r *table.Reader, name, state string) bool {
 	row, ok := rows.acks.Get(r, name)
 	if !ok {
 		return false

@@ -230,7 +230,7 @@ func (l *checker) mesh(mesh string) {
 	}
 	l.fullNamespaces(mesh, services)
 	l.fullOfPolicies(mesh)
-	if n := l.State.Services.Generated(l.r, mesh); n >= service.MaxGenerated {
+	if n := l.State.Services.GeneratedCount(l.r, mesh); n >= service.MaxGenerated {
 		l.found(generatedServicesFull, objectOf(kind.Meshes.Key("", mesh)),
 			"%d MeshServices are generated in this zone, the maximum is %d: a new value of %s gets none", n,
 			service.MaxGenerated, kind.ServiceTag)

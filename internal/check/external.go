@@ -18,7 +18,7 @@ func (l *checker) egressRoute(mesh string) {
 
 // external checks the external services, as this zone reaches them.
 func (l *checker) external(mesh string) {
-	for o := range l.State.Tables.ExternalServices.From(l.Snapshot, state.MeshKey(mesh), "") {
+	for o := range l.State.Tables.ExternalServices.RowsAfter(l.Snapshot, state.MeshKey(mesh), "") {
 		object := objectOf(o.Key())
 		if reason := l.reports.ExternalUnreachableReason(o); reason != "" {
 			l.found(externalUnreachable, object, "unreachable from this zone: %s", reason)

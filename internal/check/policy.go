@@ -16,15 +16,15 @@ func (l *checker) policies(mesh string) {
 		return // a mesh without proxies needs nothing
 	}
 	for _, of := range kind.Policies() {
-		for o := range l.State.Tables.From(l.Snapshot, of.Describe().Name, mesh, "") {
+		for o := range l.State.Tables.ResourcesAfter(l.Snapshot, of.Describe().Name, mesh, "") {
 			l.policy(o)
 		}
 	}
 }
 
 func (l *checker) policy(o resource.Any) {
-	object, effect := objectOf(o.Key()), l.effects.Of(o)
-	for _, c := range l.effects.Accepted(o) {
+	object, effect := objectOf(o.Key()), l.effects.EffectOf(o)
+	for _, c := range l.effects.AcceptedConditions(o) {
 		l.found(policyNotAccepted, object, "%s: %s", c.Reason, c.Message)
 	}
 	if rejected := effect.Rejected; len(rejected) > 0 {

@@ -88,7 +88,7 @@ func (l *checker) fullNamespaces(mesh string, services []*resource.Object[kind.M
 func (l *checker) fullOfPolicies(mesh string) {
 	counted := map[string]bool{}
 	for _, of := range kind.Policies() {
-		for o := range l.State.Tables.From(l.Snapshot, of.Describe().Name, mesh, "") {
+		for o := range l.State.Tables.ResourcesAfter(l.Snapshot, of.Describe().Name, mesh, "") {
 			namespace := o.Envelope().Label(kind.NamespaceLabel)
 			if counted[namespace] {
 				continue

@@ -15,7 +15,7 @@ func (l *checker) zoneProxyNamespaces() {
 	if len(listed) == 0 {
 		return
 	}
-	for o := range l.State.Tables.From(l.Snapshot, kind.Dataplanes.Name, l.Mesh, "") {
+	for o := range l.State.Tables.ResourcesAfter(l.Snapshot, kind.Dataplanes.Name, l.Mesh, "") {
 		dp := o.(*resource.Object[kind.Dataplane])
 		namespace := dp.Label(kind.NamespaceLabel)
 		for _, role := range state.UnlistedRoles(dp, listed) {

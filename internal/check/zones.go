@@ -27,7 +27,7 @@ func (l *checker) everywhere(meta *resource.Meta) bool {
 // zones checks the connections between zones and global, on either side. No zone connects to the control plane of a
 // zone: a Zone there has no effect, such as one of an export of a zone that ran alone.
 func (l *checker) zones() {
-	for o := range l.State.Tables.From(l.Snapshot, kind.Zones.Name, "", "") {
+	for o := range l.State.Tables.ResourcesAfter(l.Snapshot, kind.Zones.Name, "", "") {
 		if !l.isGlobal() {
 			l.found(zoneWithoutEffect, objectOf(o.Key()), "this is the control plane of the zone %s, to which no zone "+
 				"connects", l.State.Tables.Zone)
@@ -75,7 +75,7 @@ func (l *checker) longerNames() {
 		if !kind.HasSyncedName(info) || info.Hidden || info.ReadOnly {
 			continue
 		}
-		for o := range tables.From(l.Snapshot, info.Name, l.Mesh, "") {
+		for o := range tables.ResourcesAfter(l.Snapshot, info.Name, l.Mesh, "") {
 			meta := o.Envelope()
 			if !tables.HasLongerName(meta) {
 				continue
@@ -156,7 +156,7 @@ func (l *checker) crossZone(mesh string) {
 
 // ingresses finds zone ingresses that do not serve.
 func (l *checker) ingresses(mesh string) {
-	for o := range l.State.Tables.ZoneAddresses.From(l.Snapshot, state.MeshKey(mesh), "") {
+	for o := range l.State.Tables.ZoneAddresses.RowsAfter(l.Snapshot, state.MeshKey(mesh), "") {
 		zone := l.State.Tables.ZoneOf(&o.Meta)
 		if !l.isGlobal() && zone != l.State.Tables.Zone {
 			continue
@@ -178,7 +178,7 @@ func (l *checker) ingresses(mesh string) {
 
 // excludedMembers finds services that a MeshMultiZoneService selects and excludes from one of its ports.
 func (l *checker) excludedMembers(mesh string) {
-	for o := range l.State.Tables.MultiZoneServices.From(l.Snapshot, state.MeshKey(mesh), "") {
+	for o := range l.State.Tables.MultiZoneServices.RowsAfter(l.Snapshot, state.MeshKey(mesh), "") {
 		var members []string
 		for _, m := range l.reports.MembersOf(o) {
 			for _, reason := range m.Excluded {

@@ -72,8 +72,8 @@ func (f *file) replaces() string {
 	return name
 }
 
-// Installed returns nil if the container runtime calls the plugin for new Pods, else the reason.
-func (n *Node) Installed() error {
+// CheckInstalled returns nil if the container runtime calls the plugin for new Pods, else the reason.
+func (n *Node) CheckInstalled() error {
 	if _, err := os.Stat(filepath.Join(n.BinDir, Type)); err != nil {
 		return err
 	}

@@ -112,13 +112,13 @@ func TestChain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t, c.files)
 			n.ConfName = c.confName
-			if err := n.Installed(); err == nil {
+			if err := n.CheckInstalled(); err == nil {
 				t.Error("the plugin is installed before it is chained")
 			}
 			if file, err := n.Chain(); err != nil || file != c.file {
 				t.Fatalf("%q is changed, %v; want %q", file, err, c.file)
 			}
-			if err := n.Installed(); err != nil {
+			if err := n.CheckInstalled(); err != nil {
 				t.Error(err)
 			}
 			if file, err := n.Chain(); err != nil || file != "" {
@@ -160,20 +160,20 @@ func TestChainIsLast(t *testing.T) {
 	}
 	longer := strings.NewReplacer("\n  ] ,", `, {"type": "bandwidth"}`+"\n  ] ,")
 	write(t, n, "10-calico.conflist", longer.Replace(stored(t, n)["10-calico.conflist"]))
-	if err := n.Installed(); err == nil {
+	if err := n.CheckInstalled(); err == nil {
 		t.Error("a plugin that is not the last one counts as installed")
 	}
 	if _, err := n.Chain(); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(types(t, stored(t, n)["10-calico.conflist"]), " ")
-	if err := n.Installed(); err != nil || got != "calico portmap bandwidth kuma-cni" {
+	if err := n.CheckInstalled(); err != nil || got != "calico portmap bandwidth kuma-cni" {
 		t.Errorf("the plugins are %s, %v", got, err)
 	}
 	if err := os.Remove(filepath.Join(n.BinDir, cni.Type)); err != nil {
 		t.Fatal(err)
 	}
-	if err := n.Installed(); !errors.Is(err, os.ErrNotExist) {
+	if err := n.CheckInstalled(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without its program: %v", err)
 	}
 	if err := n.Remove(); err != nil || stored(t, n)["10-calico.conflist"] != longer.Replace(calico) {
@@ -230,7 +230,7 @@ func TestChainErrors(t *testing.T) {
 		if _, err := n.Chain(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", text, err, want)
 		}
-		if err := n.Installed(); err == nil {
+		if err := n.CheckInstalled(); err == nil {
 			t.Errorf("%s counts as installed", text)
 		}
 		if got := stored(t, n); len(got) != len(files) || got["10.conflist"] != text {
@@ -253,7 +253,7 @@ func TestKeep(t *testing.T) {
 	} {
 		write(t, n, step.name, step.text)
 		testwait.Until(t, "the plugin is chained after a write of "+step.name, func() error {
-			if err := n.Installed(); err != nil {
+			if err := n.CheckInstalled(); err != nil {
 				return err
 			}
 			files, chained := stored(t, n), 0
@@ -270,7 +270,7 @@ func TestKeep(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := n.Installed(); err != nil {
+	if err := n.CheckInstalled(); err != nil {
 		t.Errorf("the plugin does not stay: %v", err)
 	}
 	if err := n.Remove(); err != nil {
@@ -316,12 +316,12 @@ func TestDeleted(t *testing.T) {
 		{429, "", false, true}, {500, "", false, true},
 	} {
 		status, body = c.status, c.body
-		if deleted, err := d.Deleted(t.Context()); deleted != c.deleted || (err != nil) != c.fail {
+		if deleted, err := d.IsDeleted(t.Context()); deleted != c.deleted || (err != nil) != c.fail {
 			t.Errorf("%d %s: deleted %v, %v", c.status, c.body, deleted, err)
 		}
 	}
 	server.Close()
-	if deleted, err := d.Deleted(t.Context()); deleted || err == nil {
+	if deleted, err := d.IsDeleted(t.Context()); deleted || err == nil {
 		t.Errorf("without an API server: deleted %v, %v", deleted, err)
 	}
 }

@@ -29,9 +29,9 @@ func InCluster(namespace, name string) *DaemonSet {
 		Account: "/var/run/secrets/kubernetes.io/serviceaccount"}
 }
 
-// Deleted reports whether the DaemonSet was deleted, or is being deleted. A DaemonSet that may not be read any more is,
-// with its ServiceAccount and roles. With an error it is not known.
-func (d *DaemonSet) Deleted(ctx context.Context) (bool, error) {
+// IsDeleted reports whether the DaemonSet was deleted, or is being deleted. A DaemonSet that may not be read any more
+// is, with its ServiceAccount and roles. With an error it is not known.
+func (d *DaemonSet) IsDeleted(ctx context.Context) (bool, error) {
 	token, err := os.ReadFile(filepath.Join(d.Account, "token"))
 	if err != nil {
 		return false, err

@@ -211,7 +211,7 @@ func (s *Server) mayBe(ctx context.Context, c *caller, key state.ProxyKey) error
 		err = s.checkNoPod(stored)
 	}
 	if dataplane, ok := stored.(*resource.Object[kind.Dataplane]); ok && err == nil {
-		err = c.dataplane.Entitled(dataplane, kind.RequiredFacts(dataplane))
+		err = c.dataplane.CheckEntitlement(dataplane, kind.RequiredFacts(dataplane))
 		if err == nil && dataplane.Vouched.User {
 			err = ofUser(key)
 		}

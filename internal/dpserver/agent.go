@@ -37,7 +37,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 			"Pod %s, or its ZoneIngress or ZoneEgress; start the agent with --mesh and --name, or --proxy-type and "+
 			"--name, in place of --dataplane-file", caller.pod))
 	}
-	payer := s.payer(ctx, caller)
+	payer := s.rateKeyOf(ctx, caller)
 	if err := checkMessage(request); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 
 // write stores a proxy as its agent registered it. At the bound of changes, only a proxy that is stored with the same
 // content is accepted, so the bound does not stop a fleet that restarts.
-func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.Any) error {
+func (s *agents) write(ctx context.Context, c *caller, p rateKey, proxy resource.Any) error {
 	if !s.flood.mayChange(p) {
 		result, err := s.Writer.Put(ctx, proxy, admission.Change{Token: c.admissionToken(), DryRun: true})
 		if err == nil && result.Changed {
@@ -121,7 +121,7 @@ func (s *agents) write(ctx context.Context, c *caller, p payer, proxy resource.A
 
 // checkRegistrations returns ResourceExhausted for a new proxy whose token has registered its maximum of proxies, or of
 // proxies without an agent.
-func (s *agents) checkRegistrations(p payer, key state.ProxyKey) error {
+func (s *agents) checkRegistrations(p rateKey, key state.ProxyKey) error {
 	switch n, known := s.leases.registrationsOf(p.token, key); {
 	case known:
 	case n.silent >= MaxSilent:
@@ -144,14 +144,14 @@ func (s *Server) auditRegistration(ctx context.Context, c *caller) func(before, 
 		proof, token := c.proof()
 		agent := access.User{Name: after.Key().String(), Groups: []string{}, Proof: proof, TokenID: token}
 		record := s.Audit.Record(agent, remoteAddress(ctx), "Register", "")
-		record.Changed(before, after)
+		record.SetChange(before, after)
 		record.End(http.StatusOK, nil)
 	}
 }
 
 // noteTakeover logs that an agent took a Dataplane over from one whose token does not have its name.
 func (s *Server) noteTakeover(ctx context.Context, c *caller, stored *resource.Object[kind.Dataplane]) {
-	if kind.TakesOver(stored, c.dataplane.Claimed(stored)) {
+	if kind.TakesOver(stored, c.dataplane.ClaimedFacts(stored)) {
 		s.Log.Warn("an agent whose token has the name of a Dataplane takes it over from one whose token does not; the "+
 			"other agent is rejected from now on", "proxy", stored.Key(), "from", remoteAddress(ctx))
 	}
@@ -163,7 +163,7 @@ func (c *caller) admissionToken() *admission.Token {
 	if c.dataplane == nil {
 		return &admission.Token{} // a ZoneIngress or ZoneEgress has no facts
 	}
-	return &admission.Token{Claimed: c.dataplane.Claimed,
+	return &admission.Token{Claimed: c.dataplane.ClaimedFacts,
 		Allows: func(stored, next *resource.Object[kind.Dataplane]) error {
 			var operator []string
 			if stored != nil {

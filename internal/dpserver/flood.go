@@ -67,15 +67,16 @@ func newFlood(now func() time.Time) *floodBounds {
 		reviews: newBuckets(reviewBurst, reviewRate), reports: newBuckets(reportBurst, reportRate)}
 }
 
-// payer has the buckets that a request is charged to: the token and the source of a registration, or a proxy's secret.
-type payer struct {
+// rateKey has the buckets that a request is charged to: the token and the source of a registration, or a proxy's
+// secret.
+type rateKey struct {
 	token  string // its ID
 	source string // an IPv4 address, or an IPv6 network
 	secret string // of a certificate request: the proxy and its secret; of a report: the proxy; else empty
 }
 
-func (s *Server) payer(ctx context.Context, c *caller) payer {
-	return payer{token: c.tokenID(), source: sourceOf(ctx)}
+func (s *Server) rateKeyOf(ctx context.Context, c *caller) rateKey {
+	return rateKey{token: c.tokenID(), source: sourceOf(ctx)}
 }
 
 // tokenID returns the ID of the caller's token; for a token without one, its claims.
@@ -112,28 +113,28 @@ func sourceOf(ctx context.Context) string {
 
 // attempt charges a registration before its document is parsed; a large document costs several. It returns
 // ResourceExhausted above the bound.
-func (f *floodBounds) attempt(p payer, bytes int) error {
+func (f *floodBounds) attempt(p rateKey, bytes int) error {
 	return f.attempts.charge(p, f.now(), 1+bytes/attemptBytes, "registrations")
 }
 
 // change charges a registration that creates or changes a Dataplane.
-func (f *floodBounds) change(p payer) error {
+func (f *floodBounds) change(p rateKey) error {
 	return f.changes.charge(p, f.now(), 1, "registrations that create or change a Dataplane")
 }
 
 // sign charges a request for the certificate of a proxy's secret.
 func (f *floodBounds) sign(key state.ProxyKey, secret string) error {
-	p := payer{secret: key.Resource().String() + " " + secret}
+	p := rateKey{secret: key.Resource().String() + " " + secret}
 	return f.signs.charge(p, f.now(), 1, "certificate requests")
 }
 
 // report charges a changed report of a proxy, and returns the time after which the next one is read.
 func (f *floodBounds) report(key state.ProxyKey) (pause time.Duration) {
-	return max(reportPause, f.reports.take(payer{secret: key.Resource().String()}, f.now()))
+	return max(reportPause, f.reports.take(rateKey{secret: key.Resource().String()}, f.now()))
 }
 
 // mayReview returns ResourceExhausted where a source address has caused too many requests to the API server.
-func (f *floodBounds) mayReview(from payer) error {
+func (f *floodBounds) mayReview(from rateKey) error {
 	if f.reviews.hasTokens(from, f.now()) {
 		return nil
 	}
@@ -141,11 +142,11 @@ func (f *floodBounds) mayReview(from payer) error {
 }
 
 // noteReview charges a request to the API server to its source address.
-func (f *floodBounds) noteReview(from payer) { _ = f.reviews.charge(from, f.now(), 1, "") }
+func (f *floodBounds) noteReview(from rateKey) { _ = f.reviews.charge(from, f.now(), 1, "") }
 
 // noteToken sets the token that registers a proxy in its row, and returns whether that changes the row. A token other
 // than the stored one is charged as a change.
-func (f *floodBounds) noteToken(row *kind.DataplaneListenerStatus, p payer) (changes bool, err error) {
+func (f *floodBounds) noteToken(row *kind.DataplaneListenerStatus, p rateKey) (changes bool, err error) {
 	if row.Registered && row.Token == p.token {
 		return false, nil
 	}
@@ -159,7 +160,7 @@ func (f *floodBounds) noteToken(row *kind.DataplaneListenerStatus, p payer) (cha
 }
 
 // mayChange returns whether change would succeed now.
-func (f *floodBounds) mayChange(p payer) bool { return f.changes.hasTokens(p, f.now()) }
+func (f *floodBounds) mayChange(p rateKey) bool { return f.changes.hasTokens(p, f.now()) }
 
 // exhausted returns ResourceExhausted with the time after which the agent may try again.
 func exhausted(pause time.Duration, format string, args ...any) error {
@@ -176,8 +177,8 @@ type buckets struct {
 	burst, rate float64
 
 	mu    sync.Mutex
-	all   map[payer]*bucket // each has one field of its key
-	swept time.Time         // when full buckets were removed last
+	all   map[rateKey]*bucket // each has one field of its key
+	swept time.Time           // when full buckets were removed last
 }
 
 // bucket is one token bucket. A full bucket is not stored.
@@ -188,7 +189,7 @@ type bucket struct {
 }
 
 func newBuckets(burst, rate float64) buckets {
-	return buckets{burst: burst, rate: rate, all: map[payer]*bucket{}}
+	return buckets{burst: burst, rate: rate, all: map[rateKey]*bucket{}}
 }
 
 // sweepAbove is the number of buckets above which full ones are removed.
@@ -198,7 +199,7 @@ const sweepAbove = 10_000
 const sweepPause = 5 * time.Second
 
 // bucketOf returns the present state of a bucket, and its rate. The caller holds the lock.
-func (b *buckets) bucketOf(key payer, now time.Time) (found *bucket, rate float64) {
+func (b *buckets) bucketOf(key rateKey, now time.Time) (found *bucket, rate float64) {
 	burst, rate := b.burst, b.rate
 	if key.source != "" {
 		burst, rate = sourceFactor*burst, sourceFactor*rate
@@ -226,21 +227,21 @@ func (b *buckets) sweep(now time.Time) {
 }
 
 // bucketKeys returns the keys of the buckets that pay: the token's and the source's, or the secret's.
-func (p payer) bucketKeys() []payer {
+func (p rateKey) bucketKeys() []rateKey {
 	if p.secret != "" {
-		return []payer{p}
+		return []rateKey{p}
 	}
-	var keys []payer
+	var keys []rateKey
 	if p.token != "" {
-		keys = append(keys, payer{token: p.token})
+		keys = append(keys, rateKey{token: p.token})
 	}
 	if p.source != "" {
-		keys = append(keys, payer{source: p.source})
+		keys = append(keys, rateKey{source: p.source})
 	}
 	return keys
 }
 
-func (b *buckets) hasTokens(p payer, now time.Time) bool {
+func (b *buckets) hasTokens(p rateKey, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, key := range p.bucketKeys() {
@@ -252,7 +253,7 @@ func (b *buckets) hasTokens(p payer, now time.Time) bool {
 }
 
 // take takes one token from the bucket of a secret, if need be before it is there. It returns the time until it is.
-func (b *buckets) take(key payer, now time.Time) time.Duration {
+func (b *buckets) take(key rateKey, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	bucket, rate := b.bucketOf(key, now)
@@ -262,7 +263,7 @@ func (b *buckets) take(key payer, now time.Time) time.Duration {
 
 // charge takes the cost from each bucket, or from none if one of them is empty. Each rejected caller is given a time of
 // its own at the rate of the bucket, so that callers do not all return at once.
-func (b *buckets) charge(p payer, now time.Time, cost int, what string) error {
+func (b *buckets) charge(p rateKey, now time.Time, cost int, what string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	keys := p.bucketKeys()

@@ -28,7 +28,7 @@ import (
 func TestAFleetThatRestartsIsNotThrottled(t *testing.T) {
 	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	fleet := payer{token: "fleet", source: "10.0.0.1"}
+	fleet := rateKey{token: "fleet", source: "10.0.0.1"}
 	for i := range 10_000 {
 		if err := f.attempt(fleet, 2000); err != nil {
 			t.Fatalf("registration %d of a restart: %v", i, err)
@@ -43,7 +43,7 @@ func TestAFleetThatRestartsIsNotThrottled(t *testing.T) {
 func TestANewFleetIsAdmittedInTime(t *testing.T) {
 	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	fleet := payer{token: "fleet", source: "10.0.0.1"}
+	fleet := rateKey{token: "fleet", source: "10.0.0.1"}
 	back := map[time.Time]int{c.at: 10_000}
 	begin, tries := c.at, 0
 	for len(back) > 0 {
@@ -68,23 +68,23 @@ func TestANewFleetIsAdmittedInTime(t *testing.T) {
 func TestOneTokenDoesNotSpendWhatOthersHave(t *testing.T) {
 	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
-	for f.attempt(payer{token: "stolen", source: "10.0.0.9"}, 2000) == nil {
+	for f.attempt(rateKey{token: "stolen", source: "10.0.0.9"}, 2000) == nil {
 	}
-	err := f.attempt(payer{token: "stolen", source: "10.0.0.9"}, 2000)
+	err := f.attempt(rateKey{token: "stolen", source: "10.0.0.9"}, 2000)
 	if status.Code(err) != codes.ResourceExhausted || retryAfter(t, err) < time.Second {
 		t.Errorf("a token beyond its bound gets %v", err)
 	}
-	if err := f.attempt(payer{token: "another", source: "10.0.0.2"}, 2000); err != nil {
+	if err := f.attempt(rateKey{token: "another", source: "10.0.0.2"}, 2000); err != nil {
 		t.Errorf("another token at another address: %v", err)
 	}
-	if err := f.attempt(payer{token: "another", source: "10.0.0.9"}, 2000); err != nil {
+	if err := f.attempt(rateKey{token: "another", source: "10.0.0.9"}, 2000); err != nil {
 		t.Errorf("another token at the same address: %v", err)
 	}
 	for i := range 100 {
-		for f.attempt(payer{token: fmt.Sprint(i), source: "10.0.0.9"}, 2000) == nil && i < 3 {
+		for f.attempt(rateKey{token: fmt.Sprint(i), source: "10.0.0.9"}, 2000) == nil && i < 3 {
 		}
 	}
-	if f.attempt(payer{token: "one more", source: "10.0.0.9"}, 2000) == nil {
+	if f.attempt(rateKey{token: "one more", source: "10.0.0.9"}, 2000) == nil {
 		t.Error("an address with many tokens has no bound")
 	}
 }
@@ -152,7 +152,7 @@ func TestBucketsAreSweptRarely(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	b := newBuckets(attemptBurst, attemptRate)
 	for i := range sweepAbove + 1 {
-		b.bucketOf(payer{token: fmt.Sprint(i)}, begin)
+		b.bucketOf(rateKey{token: fmt.Sprint(i)}, begin)
 	}
 	full := begin.Add(time.Duration(sourceFactor * attemptBurst / attemptRate * float64(time.Second)))
 	for _, c := range []struct {
@@ -163,7 +163,7 @@ func TestBucketsAreSweptRarely(t *testing.T) {
 		{full.Add(time.Second), sweepAbove + 3},  // too soon after that
 		{full.Add(sweepPause), 3},
 	} {
-		b.bucketOf(payer{token: c.at.String()}, c.at)
+		b.bucketOf(rateKey{token: c.at.String()}, c.at)
 		if len(b.all) != c.want {
 			t.Errorf("%s after the first ones there are %d buckets, want %d", c.at.Sub(begin), len(b.all), c.want)
 		}
@@ -195,7 +195,7 @@ func TestACallOfARevokedTokenIsClosed(t *testing.T) {
 	}
 	realm := pki.DataplaneRealm("default")
 	secrets := map[resource.Key][]byte{realm.SigningKey("1"): signing}
-	s := New(Config{Instance: replica.Alone(replica.Config{ID: "cp-1"}),
+	s := New(Config{Instance: replica.NewSingle(replica.Config{ID: "cp-1"}),
 		Keys: pki.NewKeyring(func(key resource.Key) ([]byte, bool) { data, ok := secrets[key]; return data, ok }),
 		Log:  slog.New(slog.DiscardHandler)})
 	key, err := pki.ParseSigningKey(signing)
@@ -229,9 +229,9 @@ func TestTokensThatTakeTurnsAreCharged(t *testing.T) {
 	c := &fakeClock{time.Unix(1000, 0)}
 	f := newFlood(c.now)
 	row := &kind.DataplaneListenerStatus{}
-	one, other := payer{token: "one"}, payer{token: "other"}
+	one, other := rateKey{token: "one"}, rateKey{token: "other"}
 	for i := range 2 * changeBurst {
-		for _, p := range []payer{one, other} {
+		for _, p := range []rateKey{one, other} {
 			if _, err := f.noteToken(row, p); err != nil {
 				if status.Code(err) != codes.ResourceExhausted || i < changeBurst {
 					t.Fatalf("registration %d of each token: %v, want ResourceExhausted after %d", i, err, changeBurst)

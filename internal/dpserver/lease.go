@@ -23,7 +23,7 @@ const (
 type instance interface {
 	Leads() bool
 	Departures() int
-	Changed() <-chan struct{}
+	NextChange() <-chan struct{}
 }
 
 // leases are the leases of Dataplanes that agents have registered.
@@ -305,7 +305,7 @@ func (l *leases) notConnected(over []state.ProxyKey, connectedOther func(state.P
 func (l *leases) run(ctx context.Context, connectedOther, notAdmitted func(state.ProxyKey) bool,
 	expire func(context.Context, state.ProxyKey) error) {
 	for {
-		changed := l.instance.Changed()
+		changed := l.instance.NextChange()
 		l.restart()
 		over, next := l.dueLeases()
 		if len(over) > 0 && next.IsZero() {

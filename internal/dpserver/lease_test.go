@@ -33,9 +33,9 @@ type fakeInstances struct {
 	gone  int
 }
 
-func (o *fakeInstances) Leads() bool              { return o.leads }
-func (o *fakeInstances) Departures() int          { return o.gone }
-func (o *fakeInstances) Changed() <-chan struct{} { return nil }
+func (o *fakeInstances) Leads() bool                 { return o.leads }
+func (o *fakeInstances) Departures() int             { return o.gone }
+func (o *fakeInstances) NextChange() <-chan struct{} { return nil }
 
 func newLeasesAlone(c *fakeClock) *leases { return newLeases(c.now, &fakeInstances{leads: true}) }
 

@@ -61,8 +61,8 @@ func (s *Server) Live(key state.ProxyKey) Live {
 	return live
 }
 
-// Connected returns the proxies of a mesh that are connected to this instance, in no order.
-func (s *Server) Connected(mesh string) []state.ProxyKey {
+// ConnectedProxies returns the proxies of a mesh that are connected to this instance, in no order.
+func (s *Server) ConnectedProxies(mesh string) []state.ProxyKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var keys []state.ProxyKey

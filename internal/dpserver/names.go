@@ -55,5 +55,5 @@ func sendHostNames(stream wire.Agent_HostNamesServer, has string, told, now *pus
 	if has == now.Version {
 		return nil
 	}
-	return stream.SendMsg(now.Since(told))
+	return stream.SendMsg(now.UpdateSince(told))
 }

@@ -71,7 +71,7 @@ func newPlane(t *testing.T, given ...resource.Any) *plane {
 
 // alone is the only instance on its store.
 func alone(context.Context, store.Store, *admission.Writer) *replica.Member {
-	return replica.Alone(replica.Config{ID: "cp-1"})
+	return replica.NewSingle(replica.Config{ID: "cp-1"})
 }
 
 // newPlaneOf is newPlane for an instance that may share the store with others.

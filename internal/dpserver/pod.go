@@ -33,7 +33,7 @@ func (s *Server) podCaller(ctx context.Context, token string) (*caller, error) {
 	if pod, ok := s.Pods.Known(token); ok {
 		return &caller{pod: pod, token: token}, nil
 	}
-	from := payer{source: sourceOf(ctx)}
+	from := rateKey{source: sourceOf(ctx)}
 	if err := s.flood.mayReview(from); err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (s *Server) permitPod(ctx context.Context, c *caller, key state.ProxyKey) e
 		return nil
 	}
 	s.Pods.Remove(c.token)
-	from := payer{source: sourceOf(ctx)}
+	from := rateKey{source: sourceOf(ctx)}
 	if err := s.flood.mayReview(from); err != nil {
 		return err
 	}

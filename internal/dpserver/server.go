@@ -81,9 +81,9 @@ type Acks interface {
 	// ClientsAccept returns once every connected proxy of all meshes, at every instance, applies the rows, or ctx ends.
 	// The error names the proxies that may not.
 	ClientsAccept(ctx context.Context, rows ...resource.Key) error
-	// Drained returns once a stored draining has removed the proxy from every endpoint list and every stream has acked
-	// that, or ctx ends.
-	Drained(ctx context.Context, key state.ProxyKey) error
+	// AwaitDrain returns once a stored draining has removed the proxy from every endpoint list and every stream has
+	// acked that, or ctx ends.
+	AwaitDrain(ctx context.Context, key state.ProxyKey) error
 	// RunsOwn returns whether a proxy runs with its current inbounds and their rules. AwaitOwn returns once it does, or
 	// ctx ends.
 	RunsOwn(key state.ProxyKey) bool
@@ -214,8 +214,8 @@ func (s *Server) awaitInSync(ctx context.Context) {
 // Streams returns the number of open configuration streams.
 func (s *Server) Streams() int { return s.discovery.Len() }
 
-// Unacked returns the number of streams with pending configuration.
-func (s *Server) Unacked() int { return s.discovery.Unacked() }
+// UnackedStreams returns the number of streams with pending configuration.
+func (s *Server) UnackedStreams() int { return s.discovery.UnackedStreams() }
 
 // Sessions returns the number of connected agents.
 func (s *Server) Sessions() int {

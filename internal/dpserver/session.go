@@ -391,7 +391,7 @@ func (a *session) awaitRules(done chan<- struct{}) {
 func (a *session) awaitDrained(ctx context.Context, drained chan<- struct{}) {
 	bounded, cancel := context.WithTimeout(ctx, drainBound)
 	defer cancel()
-	if err := a.server.Acks.Drained(bounded, a.key); err != nil && ctx.Err() == nil {
+	if err := a.server.Acks.AwaitDrain(bounded, a.key); err != nil && ctx.Err() == nil {
 		a.server.Log.Warn("a draining proxy goes on without the acks of every client", "proxy", a.key, "bound",
 			drainBound)
 	}

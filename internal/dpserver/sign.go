@@ -141,8 +141,8 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 		return status.Error(codes.NotFound, fmt.Sprintf("%s does not exist; register it, or write it through the API",
 			key.Resource()))
 	}
-	name, _ := dataplane.Vouched.By([]string{kind.NameFact(dataplane.Name)})
-	if err := c.dataplane.Entitled(dataplane, name); err != nil {
+	name, _ := dataplane.Vouched.Partition([]string{kind.NameFact(dataplane.Name)})
+	if err := c.dataplane.CheckEntitlement(dataplane, name); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	rests := next.RestsOn
@@ -150,10 +150,10 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 	stuck := proxy != nil && proxy.Identity != nil && proxy.Identity.Problem != ""
 	if stuck {
 		var missing []string
-		rests, missing = dataplane.Vouched.By(slices.Concat(rests.Operator, rests.Token))
+		rests, missing = dataplane.Vouched.Partition(slices.Concat(rests.Operator, rests.Token))
 		rests.Token = append(rests.Token, missing...)
 	}
-	err := c.dataplane.Entitled(dataplane, rests)
+	err := c.dataplane.CheckEntitlement(dataplane, rests)
 	switch {
 	case err == nil:
 		return nil
@@ -161,7 +161,7 @@ func (s *Server) checkEntitled(c *caller, key state.ProxyKey, next *identity.Nex
 		return status.Error(codes.PermissionDenied, fmt.Sprintf("%v; %s gets no other SPIFFE ID: %s", err,
 			key.Resource(), proxy.Identity.Problem))
 	case proxy != nil && proxy.Identity != nil && !proxy.Identity.Equal(next.SpiffeIDs) &&
-		c.dataplane.Entitled(dataplane, proxy.Identity.RestsOn) == nil:
+		c.dataplane.CheckEntitlement(dataplane, proxy.Identity.RestsOn) == nil:
 		return status.Error(codes.Unavailable, fmt.Sprintf("%s is getting other SPIFFE IDs than %s; try again", key,
 			next.SpiffeIDs))
 	}

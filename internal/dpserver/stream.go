@@ -140,8 +140,8 @@ func (p *peer) noteConnected() {
 	p.server.insights.noteChange(p.key, connected(p.id, p.server.Instance.ID(), p.version, p.since))
 }
 
-// Acked implements xds.Peer. For a client without an agent, the ACK of its listeners is the only report.
-func (p *peer) Acked(t xds.Type) {
+// OnAck implements xds.Peer. For a client without an agent, the ACK of its listeners is the only report.
+func (p *peer) OnAck(t xds.Type) {
 	if p.hasNACKs() {
 		p.noteNACKs()
 	}
@@ -290,7 +290,7 @@ func (p *peer) follow(proxy *proxy.Proxy) {
 	switch {
 	case proxy != nil:
 		err = p.caller.checkStillPermitted(proxy)
-		p.egress = len(proxy.IsEgress) > 0
+		p.egress = len(proxy.EgressGroups) > 0
 	case p.egress:
 		err = status.Error(codes.NotFound, p.key.Resource().String()+" was deleted")
 	}
@@ -316,14 +316,14 @@ func (c *caller) checkStillPermitted(proxy *proxy.Proxy) error {
 		return nil
 	}
 	dataplane := kind.Dataplanes.Make(proxy.Key.Mesh, proxy.Key.Name, kind.Dataplane{})
-	if err := c.dataplane.Entitled(dataplane, proxy.Required); err != nil {
+	if err := c.dataplane.CheckEntitlement(dataplane, proxy.Required); err != nil {
 		return status.Error(codes.PermissionDenied, err.Error())
 	}
 	return nil
 }
 
-// Closed implements xds.Peer.
-func (p *peer) Closed(err error) {
+// OnClose implements xds.Peer.
+func (p *peer) OnClose(err error) {
 	p.noting.Lock()
 	p.mu.Lock()
 	p.isClosed = true

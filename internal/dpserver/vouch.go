@@ -35,7 +35,7 @@ func (s *Server) recordClaims(ctx context.Context, c *caller, key state.ProxyKey
 				return false
 			}
 			s.noteTakeover(ctx, c, o)
-			kind.VouchToken(o, o, c.dataplane.Claimed(o))
+			kind.VouchToken(o, o, c.dataplane.ClaimedFacts(o))
 			return true
 		})
 	if denied != nil {
@@ -49,7 +49,7 @@ func (s *Server) recordClaims(ctx context.Context, c *caller, key state.ProxyKey
 
 // claimsMore reports whether the token of a caller vouches for a fact that had no voucher before.
 func claimsMore(c *caller, o *resource.Object[kind.Dataplane]) bool {
-	return slices.ContainsFunc(c.dataplane.Claimed(o), func(fact string) bool { return !o.Vouched.Has(fact) })
+	return slices.ContainsFunc(c.dataplane.ClaimedFacts(o), func(fact string) bool { return !o.Vouched.Has(fact) })
 }
 
 // Nodes are the Nodes of a cluster. They forward connections to a Service under their own addresses, unless it has

@@ -104,11 +104,11 @@ func serveADS(t *testing.T, catalog *xds.Catalog, set *xds.ResourceSet, accepted
 // accepting fails the test where Envoy rejects a resource.
 type accepting struct{ t *testing.T }
 
-func (accepting) Acked(xds.Type) {}
+func (accepting) OnAck(xds.Type) {}
 func (a accepting) NACKed(nack xds.NACK, _ bool) {
 	a.t.Errorf("Envoy rejects %s %s: %s", nack.Type, nack.Name, nack.Message)
 }
-func (accepting) Closed(error) {}
+func (accepting) OnClose(error) {}
 
 // change changes and removes resources, and returns once Envoy has acked that.
 func (s *adsEnvoy) change(changed []*xds.Resource, removed ...xds.Key) {

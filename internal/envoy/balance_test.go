@@ -57,7 +57,8 @@ func TestLoadBalancersHaveTheirEffect(t *testing.T) {
 	many := service.DestinationKey{Kind: service.MultiZoneService, Mesh: "default", Service: "many", Port: 80}
 	sticky["several zones"] = l.add(&service.Destination{Key: many, Protocol: kind.HTTP, Local: &service.Servers{},
 		Effective: effectiveOf(t, "MeshLoadBalancingStrategy: {loadBalancer: {type: RingHash}, hashPolicies: ["+byUser+
-			"]}")}, Assignment(&service.Endpoints{Destination: many.On(service.LocalLocality), Endpoints: three}))
+			"]}")}, Assignment(&service.Endpoints{Destination: many.WithLocality(service.LocalLocality),
+		Endpoints: three}))
 	cookie := to(kind.HTTP, "type: RingHash", "{type: Cookie, cookie: {name: sess, ttl: 60s, path: /}}", three...)
 	query := to(kind.HTTP, "type: RingHash", "{type: QueryParameter, queryParameter: {name: user}}", three...)
 	source := to(kind.HTTP, "type: Maglev", "{type: Connection, connection: {sourceIP: true}}", three...)

@@ -86,7 +86,7 @@ func inboundTo(t *testing.T, application net.Addr, protocol kind.Protocol, allow
 
 // inboundResources returns a listener with its mesh's resources, and with the DNS SANs of evicted instances.
 func inboundResources(l *proxy.InboundListener, evicted ...string) []*xds.Resource {
-	return append(inboundOf(l, true), Evicted(l.Mesh, evicted)...)
+	return append(inboundOf(l, true), EvictionFilters(l.Mesh, evicted)...)
 }
 
 func address(l *proxy.InboundListener) string { return fmt.Sprintf("127.0.0.1:%d", l.Port) }

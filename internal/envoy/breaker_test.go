@@ -36,8 +36,8 @@ func TestLimitsHaveTheirEffect(t *testing.T) {
 	pools := l.destination(kind.HTTP, of("maxConnectionPools: 1"), l.server(stall), l.server(stall))
 	many := service.DestinationKey{Kind: service.MultiZoneService, Mesh: "default", Service: "many", Port: 80}
 	zones := l.add(&service.Destination{Key: many, Protocol: kind.HTTP, Local: &service.Servers{},
-		Effective: of("maxRequests: 1")}, Assignment(&service.Endpoints{Destination: many.On(service.LocalLocality),
-		Endpoints: []service.Endpoint{l.server(stall)}}))
+		Effective: of("maxRequests: 1")}, Assignment(&service.Endpoints{
+		Destination: many.WithLocality(service.LocalLocality), Endpoints: []service.Endpoint{l.server(stall)}}))
 	one := service.DestinationKey{Mesh: "default", Zone: "east", Service: "one", Port: 80}
 	pending := l.add(&service.Destination{Key: one, Protocol: kind.HTTP, Servers: service.Servers{TCPInbound: true},
 		Effective: of("maxConnections: 1, maxPendingRequests: 1")},

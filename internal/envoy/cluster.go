@@ -58,10 +58,10 @@ func serversCluster(key service.DestinationKey, d *service.Destination, servers 
 	if servers.Way == zoneroute.Direct {
 		weighGroups(cluster, h.effective.LoadBalancing.Locality())
 	}
-	if servers.Secured(secured) {
+	if servers.UseMTLS(secured) {
 		cluster.TransportSocket = clientTLS(key, h, servers, from)
 	}
-	if servers.Secured(secured) && servers.Way == zoneroute.Direct {
+	if servers.UseMTLS(secured) && servers.Way == zoneroute.Direct {
 		cluster.TransportSocketMatches = plaintextTransport()
 	}
 	return xds.NewResource(xds.Cluster, cluster.Name, cluster)

@@ -118,5 +118,5 @@ func markRemovedService() *hcmv3.LocalReplyConfig {
 // externalName returns the name of the resources by which an egress reaches an external service, other than its filter
 // chain.
 func externalName(key service.DestinationKey) string {
-	return key.On(service.ExternalLocality).String()
+	return key.WithLocality(service.ExternalLocality).String()
 }

@@ -52,7 +52,7 @@ func upstreamOf(
 	servers ...kind.ExternalEndpoint,
 ) *zoneproxy.ExternalUpstream {
 	return &zoneproxy.ExternalUpstream{
-		Key:       c.Key.On(service.ExternalLocality),
+		Key:       c.Key.WithLocality(service.ExternalLocality),
 		Protocol:  c.Protocol,
 		Endpoints: servers,
 		TLS:       tls,
@@ -70,7 +70,7 @@ func startEgress(t *testing.T, east *authority, chains []proxy.EgressChain, more
 	if !slices.ContainsFunc(more, func(r *xds.Resource) bool { return r.Name == trustSecret }) {
 		more = append(more, trust(east))
 	}
-	more = append(more, Evicted("default", []string{evictedName})...)
+	more = append(more, EvictionFilters("default", []string{evictedName})...)
 	l := &proxy.EgressListener{Address: "127.0.0.1", Port: freePort(t)}
 	resources := append(append(more, certificateSecret(t, east.certificate(t, serverID))),
 		Egress(l, identity.Source{}, chains)...)
@@ -397,7 +397,7 @@ func TestChainsOfOthersComeAndGo(t *testing.T) {
 		resources = append(resources, withoutPolicies(upstreamOf(chain, nil, serverOf(t, "127.0.0.1", app)))...)
 	}
 	resources = append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))
-	resources = append(resources, Evicted("default", nil)...)
+	resources = append(resources, EvictionFilters("default", nil)...)
 	reload := startReloading(t, one[0], resources...)
 	egress := fmt.Sprintf("127.0.0.1:%d", l.Port)
 	dial := func(sni string) (*tls.Conn, error) {

@@ -8,11 +8,11 @@ import (
 	"weft/internal/xds"
 )
 
-// Evicted returns the filters that deny the evicted instances of a mesh: one for requests and one for TCP connections,
-// which every listener of the mesh that terminates mutual TLS shares. names are the sorted DNS SANs of their
-// certificates, one per instance. The filters exist without evicted instances too, so that an eviction never changes a
-// filter chain.
-func Evicted(mesh string, names []string) []*xds.Resource {
+// EvictionFilters returns the filters that deny the evicted instances of a mesh: one for requests and one for TCP
+// connections, which every listener of the mesh that terminates mutual TLS shares. names are the sorted DNS SANs of
+// their certificates, one per instance. The filters exist without evicted instances too, so that an eviction never
+// changes a filter chain.
+func EvictionFilters(mesh string, names []string) []*xds.Resource {
 	rules := &rbacv3.RBAC{Action: rbacv3.RBAC_DENY, Policies: map[string]*rbacv3.Policy{}}
 	if len(names) > 0 {
 		rules.Policies["weft: mesh "+mesh+" does not admit the caller"] = anyPermission(matchesAnyName(names,

@@ -172,7 +172,7 @@ func ExternalRoute(o *zoneproxy.ExternalUpstream, confs proxy.Confs) *xds.Resour
 		VirtualHosts: everyHost(name, bySafety(&service.RouteRule{}, externalRouteAction(o, &all, safeRetryOn),
 			externalRouteAction(o, &all, unprocessedRetryOn))),
 		ValidateClusters:     boolFalse(),
-		TypedPerFilterConfig: enabled(filtersInUse(o.Key.On("").String(), confs, true)),
+		TypedPerFilterConfig: enabled(filtersInUse(o.Key.WithLocality("").String(), confs, true)),
 	})
 }
 

@@ -48,7 +48,7 @@ func (n *nouns) route() *service.Route {
 	if n.Route != nil {
 		return n.Route
 	}
-	return service.RouteTo(n.Destination).With(n.Destination.Effective)
+	return service.RouteTo(n.Destination).WithConfs(n.Destination.Effective)
 }
 
 func (n *nouns) resources() []*xds.Resource {
@@ -64,7 +64,7 @@ func (n *nouns) resources() []*xds.Resource {
 	if n.Inbound != nil {
 		all = append(all, inboundOf(n.Inbound, n.Secured)...)
 		if n.Secured {
-			all = append(all, Evicted(n.Inbound.Mesh, n.Evicted)...)
+			all = append(all, EvictionFilters(n.Inbound.Mesh, n.Evicted)...)
 		}
 	}
 	if n.Explicit != nil {
@@ -89,7 +89,7 @@ func (n *nouns) resources() []*xds.Resource {
 		all = append(all, ChainResources(&n.Chains[i])...)
 	}
 	if len(n.Chains) > 0 {
-		all = append(all, Evicted(n.Chains[0].Key.Mesh, n.Evicted)...)
+		all = append(all, EvictionFilters(n.Chains[0].Key.Mesh, n.Evicted)...)
 	}
 	if n.External != nil {
 		all = append(all, externalResources(n.External, n.Received, n.Sent)...)

@@ -65,7 +65,7 @@ func (l *lab) add(d *service.Destination, assignments ...*xds.Resource) *labDest
 func (l *lab) listening(d *service.Destination, resources ...*xds.Resource) *labDestination {
 	l.t.Helper()
 	l.resources = append(l.resources, resources...)
-	return l.outboundBy(service.RouteTo(d).With(d.Effective))
+	return l.outboundBy(service.RouteTo(d).WithConfs(d.Effective))
 }
 
 // outboundBy adds a listener that follows a route.

@@ -55,7 +55,7 @@ func (l *zonesLab) client(conf string, deadServers int) {
 		conf += ", MeshCircuitBreaker: {outlierDetection: {baseEjectionTime: 1h}}"
 	}
 	d := &service.Destination{
-		Key:        service.MultiZoneKey("default", "server").At(80),
+		Key:        service.MultiZoneKey("default", "server").WithPort(80),
 		Protocol:   kind.HTTP,
 		ClientZone: "east",
 		Local:      &service.Servers{Identities: []string{serverID}, TrustDomain: domainEast},
@@ -73,7 +73,7 @@ func (l *zonesLab) client(conf string, deadServers int) {
 	}
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(l.t), Destination: d.Key,
 		Protocol: d.Protocol}
-	route := service.RouteTo(d).With(d.Effective)
+	route := service.RouteTo(d).WithConfs(d.Effective)
 	resources := append(DomainBundles(trustOf(l.east, l.west)), trust(l.east, l.west),
 		certificateSecret(l.t, l.east.certificate(l.t, clientID)), ExplicitListener(outbound, route), Route(route))
 	resources = append(resources, Clusters(d, true, identity.Source{})...)
@@ -82,7 +82,7 @@ func (l *zonesLab) client(conf string, deadServers int) {
 	runEnvoy(l.t, writeBootstrap(l.t, bootstrap))
 	l.address, l.admin = fmt.Sprintf("127.0.0.1:%d", outbound.Port), fmt.Sprintf("http://127.0.0.1:%d", admin)
 	if deadServers > 0 {
-		ejected := `cluster\.` + regexp.QuoteMeta(d.Key.On(service.LocalLocality).String()) +
+		ejected := `cluster\.` + regexp.QuoteMeta(d.Key.WithLocality(service.LocalLocality).String()) +
 			`\.outlier_detection\.ejections_active`
 		testwait.Until(l.t, "the dead servers are ejected", func() error {
 			_ = call(l.t, kind.HTTP, "POST", l.address)
@@ -106,7 +106,7 @@ func (l *zonesLab) assignments(d *service.Destination, deadServers int) []*xds.R
 		e.Endpoints = service.InOrder(e.Endpoints)
 		all = append(all, Assignment(e))
 	}
-	local := &service.Endpoints{Destination: d.Key.On(service.LocalLocality),
+	local := &service.Endpoints{Destination: d.Key.WithLocality(service.LocalLocality),
 		Overprovisioning: d.Effective.LoadBalancing.Locality().Overprovisioning()}
 	for range deadServers {
 		local.Endpoints = append(local.Endpoints, dead(l.t, ""))
@@ -121,7 +121,7 @@ func (l *zonesLab) assignments(d *service.Destination, deadServers int) []*xds.R
 		for _, zone := range remote.Zones {
 			zones = append(zones, zone.Zone)
 		}
-		add(&service.Endpoints{Destination: d.Key.On(service.RemoteAt(i)),
+		add(&service.Endpoints{Destination: d.Key.WithLocality(service.RemoteAt(i)),
 			Overprovisioning: service.DefaultOverprovisioning}, zones...)
 	}
 	return all

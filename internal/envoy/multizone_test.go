@@ -97,8 +97,8 @@ func multiZoneClient(t *testing.T, protocol kind.Protocol, east, west *authority
 	outbound := &proxy.ExplicitOutbound{Address: "127.0.0.1", Port: freePort(t), Destination: d.Key, Protocol: protocol}
 	resources := append(DomainBundles(trustOf(east, west)), trust(east, west),
 		certificateSecret(t, east.certificate(t, clientID)), ExplicitListener(outbound, service.RouteTo(d)),
-		Assignment(&service.Endpoints{Destination: d.Key.On(service.LocalLocality), Endpoints: local}),
-		Assignment(&service.Endpoints{Destination: d.Key.On(service.RemoteLocality), Endpoints: zones}))
+		Assignment(&service.Endpoints{Destination: d.Key.WithLocality(service.LocalLocality), Endpoints: local}),
+		Assignment(&service.Endpoints{Destination: d.Key.WithLocality(service.RemoteLocality), Endpoints: zones}))
 	startEnvoy(t, append(append(resources, Route(service.RouteTo(d))), Clusters(d, true, identity.Source{})...)...)
 	return fmt.Sprintf("127.0.0.1:%d", outbound.Port)
 }

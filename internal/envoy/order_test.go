@@ -144,7 +144,7 @@ func TestNoRuleEscapesItsExpression(t *testing.T) {
 		inbounds = append(inbounds, in)
 		resources = append(resources, inboundOf(in, true)...)
 	}
-	resources = append(resources, Evicted("default", texts)...)
+	resources = append(resources, EvictionFilters("default", texts)...)
 	startEnvoy(t, append(resources, trust(east), certificateSecret(t, east.certificate(t, serverID)))...)
 	for i, in := range inbounds {
 		for id, want := range map[string]bool{clientID: true, serverID: false, "spiffe://" + domainEast + "/y": false} {
@@ -215,7 +215,7 @@ func TestLongLists(t *testing.T) {
 	}
 	in := inboundTo(t, app, kind.TCP, match.Rule{Origin: "client", IDPattern: kind.IDPattern{Exact: clientID}})
 	for i := range 3_000 {
-		in.Permissions.Allow[0].Also = append(in.Permissions.Allow[0].Also, fmt.Sprintf("%s-%d", clientID, i))
+		in.Permissions.Allow[0].OtherIDs = append(in.Permissions.Allow[0].OtherIDs, fmt.Sprintf("%s-%d", clientID, i))
 	}
 	startEnvoy(
 		t,

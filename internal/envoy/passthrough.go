@@ -60,10 +60,10 @@ func outgoing(own uint32, conf *kind.PassthroughConf) *xdsmatcherv3.Matcher {
 	case conf.Mode() == kind.PassthroughNone:
 		return to.matcher(noChain)
 	}
-	closed := not(addressed(conf, func(m *kind.PassthroughMatch) bool { return !m.Inspected() }))
+	closed := not(addressed(conf, func(m *kind.PassthroughMatch) bool { return !m.IsInspected() }))
 	var inspected []uint32
 	for i := range conf.AppendMatch {
-		if m := &conf.AppendMatch[i]; m.Inspected() {
+		if m := &conf.AppendMatch[i]; m.IsInspected() {
 			inspected = append(inspected, m.Port)
 		}
 	}
@@ -80,7 +80,7 @@ func requestPorts(conf *kind.PassthroughConf) []uint32 {
 		switch m := &conf.AppendMatch[i]; {
 		case m.IsHTTP() && m.Type == kind.PassthroughDomain:
 			hosts = append(hosts, m.Port)
-		case m.Inspected():
+		case m.IsInspected():
 			others = append(others, m.Port)
 		}
 	}

@@ -207,7 +207,7 @@ func TestHarmlessTypesExist(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if more := TypeNames(nil).Unpermitted(&kind.ProxyPatchConf{}); more != "" {
+	if more := TypeNames(nil).Violations(&kind.ProxyPatchConf{}); more != "" {
 		t.Error(more)
 	}
 }

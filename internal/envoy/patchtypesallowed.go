@@ -33,8 +33,8 @@ func (more TypeNames) unlisted(names []protoreflect.FullName) []protoreflect.Ful
 	return slices.Compact(names)
 }
 
-// Unpermitted returns why a conf has types or values that a user may not write, as one text; empty: it has none.
-func (more TypeNames) Unpermitted(conf *kind.ProxyPatchConf) string {
+// Violations returns why a conf has types or values that a user may not write, as one text; empty: it has none.
+func (more TypeNames) Violations(conf *kind.ProxyPatchConf) string {
 	patches, problems := NewPatches(conf, more)
 	var texts []string
 	for _, p := range append(patches.Unlisted, problems...) {

@@ -104,9 +104,9 @@ func trustedPrincipals(rule match.Rule, domains []string) []*rbacv3.Principal {
 		})
 	}
 	kept := match.Rule{}
-	for _, name := range rule.Also {
+	for _, name := range rule.OtherIDs {
 		if within(name) {
-			kept.Also = append(kept.Also, name)
+			kept.OtherIDs = append(kept.OtherIDs, name)
 		}
 	}
 	var principals []*rbacv3.Principal
@@ -152,7 +152,7 @@ func principalsOf(rule match.Rule) []*rbacv3.Principal {
 	if rule.Prefix != "" {
 		principals = append(principals, uriPrefix(rule.Prefix))
 	}
-	for _, name := range append([]string{rule.Exact}, rule.Also...) {
+	for _, name := range append([]string{rule.Exact}, rule.OtherIDs...) {
 		if name != "" {
 			principals = append(principals,
 				authenticated(&matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: name}}))

@@ -59,7 +59,7 @@ func receiving(t *testing.T, protocol kind.Protocol, secured, alsoPlaintext bool
 }
 
 func (s *received) resources() []*xds.Resource {
-	return append(inboundOf(s.in, s.secured), Evicted(s.in.Mesh, nil)...)
+	return append(inboundOf(s.in, s.secured), EvictionFilters(s.in.Mesh, nil)...)
 }
 
 // get gives the proxy confs, as written in YAML. Slots that are no longer in use are removed.

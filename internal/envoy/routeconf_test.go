@@ -51,7 +51,7 @@ func TestTheShareOfAMissingBackendIsClosed(t *testing.T) {
 	l := newLab(t)
 	d := &service.Destination{Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: "split", Port: 80},
 		Protocol: kind.TCP, Effective: effectiveOf(t, "MeshRetry: {}")}
-	route := service.RouteTo(d).With(d.Effective)
+	route := service.RouteTo(d).WithConfs(d.Effective)
 	route.Rules[0].Backends = append(route.Rules[0].Backends, service.RouteBackend{Weight: 1})
 	split := l.routedBy(d, route, l.server(responding(http.StatusOK)))
 	l.start()
@@ -72,7 +72,7 @@ func (l *lab) routed(path string, e, ofRule service.Effective, servers ...servic
 	l.t.Helper()
 	d := &service.Destination{Key: service.DestinationKey{Mesh: "default", Zone: "east", Service: "routed" + path[1:],
 		Port: 80}, Protocol: kind.HTTP, Effective: e}
-	route := service.RouteTo(d).With(e)
+	route := service.RouteTo(d).WithConfs(e)
 	rule := route.Rules[0]
 	rule.Name, rule.Effective = "rule_0", &ofRule
 	rule.Match = kind.HTTPMatch{Path: &kind.PathMatch{Type: kind.PathPrefix, Value: path}}

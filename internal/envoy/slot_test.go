@@ -170,7 +170,7 @@ func TestSlotsOfRequestsDrainNothing(t *testing.T) {
 		t.Fatal("a slot without content changes a response")
 	}
 	// A connection carries at most 100 streams: a client with more opens another one.
-	send, streams := traffic.By(client.transport, http.MethodGet, client.url), make(chan struct{}, 50)
+	send, streams := traffic.SendOver(client.transport, http.MethodGet, client.url), make(chan struct{}, 50)
 	run := traffic.Start(200, testwait.Timeout, func(ctx context.Context) (string, error) {
 		streams <- struct{}{}
 		defer func() { <-streams }()

@@ -49,7 +49,7 @@ func newSweep(t *testing.T) *sweep {
 		end: make(chan struct{})}
 	s.resources = append(s.resources, trust(s.east), certificateSecret(t, s.east.certificate(t, serverID)),
 		EgressBundle(trustOf(s.east)))
-	s.resources = append(s.resources, Evicted("default", nil)...)
+	s.resources = append(s.resources, EvictionFilters("default", nil)...)
 	return s
 }
 

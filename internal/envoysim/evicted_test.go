@@ -28,7 +28,7 @@ func TestEvictedInstancesOnlyAreDenied(t *testing.T) {
 		protocol := rapid.SampledFrom([]kind.Protocol{kind.HTTP, kind.TCP}).Draw(t, "protocol")
 		all := server(true, protocol, match.Permissions{Allow: []match.Rule{{Origin: "allow",
 			IDPattern: kind.IDPattern{Prefix: east}}}})
-		for _, r := range envoy.Evicted("default", evicted) {
+		for _, r := range envoy.EvictionFilters("default", evicted) {
 			for i := range all {
 				if all[i].Name == r.Name {
 					all[i] = r

@@ -18,8 +18,8 @@ type World interface {
 	SpiffeIDs(state.ProxyKey) kind.SpiffeIDs
 	// Instance returns the DNS SAN of the proxy's certificate, which no other proxy has.
 	Instance(state.ProxyKey) string
-	// At returns the proxy that listens at an address.
-	At(address string, port uint32) (state.ProxyKey, bool)
+	// ProxyAt returns the proxy that listens at an address.
+	ProxyAt(address string, port uint32) (state.ProxyKey, bool)
 	// Egress returns the zone egress of this zone that its proxies dial at an address.
 	Egress(address string, port uint32) (state.ProxyKey, bool)
 	// IngressAt returns the zone ingress that other zones dial at an address.
@@ -297,7 +297,7 @@ func (a *simulation) endpoint(e Endpoint) EndpointVerdict {
 	if egress, ok := a.world.Egress(e.At.Address, e.At.Port); ok {
 		return a.throughEgress(e, egress, call)
 	}
-	if _, here := a.world.At(e.At.Address, e.At.Port); !here {
+	if _, here := a.world.ProxyAt(e.At.Address, e.At.Port); !here {
 		if ingress, ok := a.world.IngressAt(e.At.Address, e.At.Port); ok {
 			return a.throughIngress(e, ingress)
 		}
@@ -401,7 +401,7 @@ func (t *tally) verdict() Verdict {
 
 // callServer returns the result of a call at the proxy of an address.
 func callServer(world World, at Address, call Call) EndpointVerdict {
-	proxy, ok := world.At(at.Address, at.Port)
+	proxy, ok := world.ProxyAt(at.Address, at.Port)
 	if !ok {
 		return EndpointVerdict{Address: at.String(), Reason: fmt.Sprintf("no proxy is known at %s", at)}
 	}

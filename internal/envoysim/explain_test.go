@@ -71,7 +71,7 @@ func (w *world) Instance(key state.ProxyKey) string {
 	return key.Name + "." + key.Mesh + ".east.dataplane.mesh.local"
 }
 
-func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {
+func (w *world) ProxyAt(address string, port uint32) (state.ProxyKey, bool) {
 	for _, p := range w.Proxies {
 		for _, l := range p.Listeners {
 			if l.Address == address && l.Port == port {
@@ -117,7 +117,7 @@ func (w *world) Config(key state.ProxyKey) ([]*xds.Resource, bool) {
 		l := &p.Listeners[i]
 		resources = append(resources, envoy.NewInboundParts(l.Settings(secured)).Inbound(l)...)
 	}
-	resources = append(resources, envoy.Evicted(key.Mesh, w.Evicted)...)
+	resources = append(resources, envoy.EvictionFilters(key.Mesh, w.Evicted)...)
 	for i := range p.Outbounds {
 		for j := range w.Destinations {
 			if d := &w.Destinations[j]; d.Key == p.Outbounds[i].Destination {

@@ -50,7 +50,8 @@ func serverWith(secured bool, protocol kind.Protocol, permissions match.Permissi
 	}
 	resources := append(envoy.NewInboundParts(inbound.Settings(secured)).Inbound(inbound), envoy.TrustBundle(trust))
 	if secured {
-		resources = append(resources, envoy.Evicted("default", []string{"former.default.west.dataplane.mesh.local"})...)
+		resources = append(resources, envoy.EvictionFilters("default",
+			[]string{"former.default.west.dataplane.mesh.local"})...)
 	}
 	return resources
 }

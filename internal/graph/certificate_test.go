@@ -33,7 +33,7 @@ func TestARuleMatchesTheOtherSPIFFEIDOfACallerInAnotherZone(t *testing.T) {
 			kind.ChangingIdentities{Workloads: [][]string{{next, old}}}))
 	})
 	proxy := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "web-1"})
-	if also := proxy.Listeners[0].Permissions.Allow[0].Also; !slices.Equal(also, []string{next}) {
+	if also := proxy.Listeners[0].Permissions.Allow[0].OtherIDs; !slices.Equal(also, []string{next}) {
 		t.Errorf("the rule holds for %v too, want %s", also, next)
 	}
 }

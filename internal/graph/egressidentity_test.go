@@ -134,7 +134,7 @@ func describeEgress(w *tabwriter.Writer, names []string, named string, has ident
 func chains(c *identity.EgressChoice, meshes []string) string {
 	var all []string
 	for _, mesh := range meshes {
-		source := c.On(mesh)
+		source := c.IdentityOf(mesh)
 		short := source.Mesh + "/" + source.Name
 		switch {
 		case source == state.IdentityKey{}:
@@ -244,7 +244,7 @@ func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
 	choice := identity.ChooseEgressIdentity([]identity.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"},
 		{Name: "apple", MTLS: true}}, "")
 	for mesh, want := range map[string]string{"apple": "apple", "pear": "apple", "shop": "shop"} {
-		if on := choice.On(mesh); on != (mtlsOf(want)) {
+		if on := choice.IdentityOf(mesh); on != (mtlsOf(want)) {
 			t.Errorf("chains of %s present %v, want the mtls of %s", mesh, on, want)
 		}
 	}

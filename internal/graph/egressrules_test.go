@@ -153,7 +153,7 @@ func TestAZoneProxyIsOfItsMesh(t *testing.T) {
 	})
 	for name, serves := range map[string]func(*proxy.Proxy) []string{
 		"ingress": func(p *proxy.Proxy) []string { return []string{p.Passes[0].String()} },
-		"egress":  func(p *proxy.Proxy) []string { return []string{p.IsEgress[0].String()} },
+		"egress":  func(p *proxy.Proxy) []string { return []string{p.EgressGroups[0].String()} },
 	} {
 		p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "shop", Name: name})
 		if p.Identity == nil ||

@@ -50,17 +50,17 @@ func meaning(t *testing.T, archive *txtar.Archive) string {
 	slices.SortFunc(services, service.CompareDestinations)
 	for _, service := range services {
 		for _, port := range s.Services.Ports.Get(r, service) {
-			describeDestination(&b, s, r, service.At(port))
+			describeDestination(&b, s, r, service.WithPort(port))
 		}
 	}
 	return b.String()
 }
 
 func describeOtherIDs(rule match.Rule) string {
-	if len(rule.Also) == 0 {
+	if len(rule.OtherIDs) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" and %v", rule.Also)
+	return fmt.Sprintf(" and %v", rule.OtherIDs)
 }
 
 func describeProxy(b *strings.Builder, s *graph.State, r *table.Reader, p *proxy.Proxy) {
@@ -121,7 +121,7 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 		}
 	}
 	for _, list := range d.Lists(true) {
-		for _, e := range s.Services.Viewed(r, list).Endpoints {
+		for _, e := range s.Services.EndpointsOfList(r, list).Endpoints {
 			fmt.Fprintf(b, "  served by %s at %s:%d\n", stdcmp.Or(e.Proxy.Name, "the ingress of "+e.Zone), e.Address,
 				e.Port)
 		}
@@ -133,7 +133,7 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 	case service.ExternalService:
 		return
 	}
-	backing := inspect.NewReports(s, s.Tables.DB.Snapshot()).Backing(s.Services.Row(key))
+	backing := inspect.NewReports(s, s.Tables.DB.Snapshot()).BackingOf(s.Services.Row(key))
 	for _, server := range backing.Servers {
 		if server.Port == key.Port && server.Status != inspect.EndpointPublished {
 			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Status)

@@ -69,7 +69,7 @@ func TestACountInAStatusComputesNoDestination(t *testing.T) {
 	status(1, "241.0.0.1")
 	destination := service.DestinationKey{Mesh: "m", Zone: "east", Service: "web", Port: 80}
 	s.Services.Destination.Pin(destination)
-	s.Services.HostsOf.Pin(destination.At(0))
+	s.Services.HostsOf.Pin(destination.WithPort(0))
 	computed := map[string]int{}
 	s.Tables.DB.Observe(func(stage table.Stage) { computed[stage.Table] += stage.Recomputed })
 	status(2, "241.0.0.1")

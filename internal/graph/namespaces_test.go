@@ -65,7 +65,7 @@ func TestMembersOfAMultiZoneServiceAreOfListedNamespaces(t *testing.T) {
 				{all[1], "east", "api.pay"}, {all[2], "west", "api.shop"}, {all[3], "north", "api"}} {
 				if slices.Contains(c.want, key.text) {
 					d := service.DestinationKey{Kind: service.MeshService, Mesh: "m", Zone: key.zone, Service: key.name}
-					want = append(want, d.At(80).String())
+					want = append(want, d.WithPort(80).String())
 				}
 			}
 			slices.Sort(got)

@@ -47,7 +47,7 @@ func members(t *testing.T, s *graph.State, selector kind.ServiceSelector, label 
 		names = append(names, m.Dataplane.Name)
 	}
 	var selected []string
-	for dp := range s.Services.Selected(r, service) {
+	for dp := range s.Services.SelectedInbounds(r, service) {
 		selected = append(selected, dp.Name)
 	}
 	slices.Sort(names)

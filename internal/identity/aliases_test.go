@@ -26,8 +26,8 @@ func TestARuleAppliesToBothSPIFFEIDsOfAWorkload(t *testing.T) {
 	s := New(tables)
 	exact := callers{"default", kind.IDPattern{Exact: "spiffe://d/a/1"}}
 	prefix := callers{"default", kind.IDPattern{Prefix: "spiffe://d/b/"}}
-	s.Also.Pin(exact)
-	s.Also.Pin(prefix)
+	s.OtherIDs.Pin(exact)
+	s.OtherIDs.Pin(prefix)
 	s.Aliases.Pin("default")
 	commit := func(rows ...resource.Any) {
 		tables.DB.Commit(func(tx *table.Tx) {
@@ -42,7 +42,7 @@ func TestARuleAppliesToBothSPIFFEIDsOfAWorkload(t *testing.T) {
 			t.Errorf("%s: the proxies of this zone have %q, want %d sets", when, own, sets)
 		}
 		for rule, want := range map[callers][]string{exact: ofExact, prefix: ofPrefix} {
-			if also, _ := s.Also.Value(rule); !slices.Equal(also, want) {
+			if also, _ := s.OtherIDs.Value(rule); !slices.Equal(also, want) {
 				t.Errorf("%s: the rule %v matches %q too, want %q", when, rule, also, want)
 			}
 		}
@@ -74,7 +74,7 @@ func BenchmarkACertificateWhileTenThousandChange(b *testing.B) {
 		}
 	})
 	for i := range 300 {
-		s.Also.Pin(callers{"default", kind.IDPattern{Exact: fmt.Sprintf("spiffe://d/a/s-%d", i)}})
+		s.OtherIDs.Pin(callers{"default", kind.IDPattern{Exact: fmt.Sprintf("spiffe://d/a/s-%d", i)}})
 	}
 	for i := 0; b.Loop(); i++ {
 		row := changing(i % 10_000)

@@ -75,9 +75,9 @@ func (id *Identity) joins(used *kind.WorkloadCertificate) bool {
 	return id.MeshIdentity == kind.MTLSIdentity && used.MeshIdentity == kind.MTLSIdentity && id.Problem == ""
 }
 
-// presented returns the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one. Certificates of
+// presentedIDs returns the SPIFFE IDs that clients accept of a proxy, sorted; none for a plaintext one. Certificates of
 // SPIRE are not known here, so the wanted ID is accepted from the beginning.
-func (s *Stage) presented(r *table.Reader, key state.ProxyKey) []string {
+func (s *Stage) presentedIDs(r *table.Reader, key state.ProxyKey) []string {
 	wanted := s.Identity.Get(r, key)
 	if wanted == nil {
 		return nil
@@ -155,7 +155,7 @@ func (s *Stage) WithNextIDs(
 func (s *Stage) ExtendRules(r *table.Reader, mesh string, p *match.Permissions) {
 	for _, rules := range [][]match.Rule{p.Deny, p.ShadowDeny, p.Allow} {
 		for i := range rules {
-			rules[i].Also = s.Also.Get(r, callers{mesh, rules[i].IDPattern})
+			rules[i].OtherIDs = s.OtherIDs.Get(r, callers{mesh, rules[i].IDPattern})
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (s *Stage) egressCertificate(r *table.Reader, id *Identity) *NextCertificat
 // PresentedTo returns the source of the certificate and of the roots that a ZoneEgress uses for the proxies of a mesh;
 // false: they have no identities that both sides trust, so the ZoneEgress does not serve the mesh.
 func (s *Stage) PresentedTo(r *table.Reader, egress string, presents []Presentation, mesh string) (Source, bool) {
-	on := s.EgressChoice.Get(r, s.state.Zone).On(mesh)
+	on := s.EgressChoice.Get(r, s.state.Zone).IdentityOf(mesh)
 	for _, one := range presents {
 		if (state.IdentityKey{Mesh: one.Identity.Mesh, Name: one.Identity.MeshIdentity}) != on {
 			continue
@@ -102,7 +102,7 @@ type EgressName struct{ Mesh, SpiffeID string }
 // one until it is no longer presented.
 func (s *Stage) EgressNames(r *table.Reader, mesh string) []EgressName {
 	choice := s.EgressChoice.Get(r, s.state.Zone)
-	on := choice.On(mesh)
+	on := choice.IdentityOf(mesh)
 	var names []EgressName
 	own := false
 	for _, egress := range s.state.ZoneEgressesByScope.List(r, state.MeshKey("")) {

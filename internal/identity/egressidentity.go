@@ -36,8 +36,8 @@ type EgressChoice struct {
 	Notice string
 }
 
-// On returns the identity that the filter chains of a mesh present.
-func (c *EgressChoice) On(mesh string) state.IdentityKey {
+// IdentityOf returns the identity that the filter chains of a mesh present.
+func (c *EgressChoice) IdentityOf(mesh string) state.IdentityKey {
 	if _, own := slices.BinarySearch(c.Own, mesh); own {
 		return state.IdentityKey{Mesh: mesh, Name: kind.MTLSIdentity}
 	}
@@ -51,7 +51,7 @@ func (c *EgressChoice) Sources() []state.IdentityKey {
 	}
 	sources := []state.IdentityKey{c.Chosen}
 	for _, mesh := range c.Own {
-		if own := c.On(mesh); own != c.Chosen {
+		if own := c.IdentityOf(mesh); own != c.Chosen {
 			sources = append(sources, own)
 		}
 	}
@@ -62,7 +62,7 @@ func (c *EgressChoice) Sources() []state.IdentityKey {
 func (s *Stage) egressChoice(r *table.Reader, _ string) *EgressChoice {
 	var meshes []EgressMesh
 	for _, m := range s.state.MeshesByScope.List(r, state.MeshKey("")) {
-		mesh := EgressMesh{Name: m.Name, MTLS: m.Spec.MTLS.Enabled() != nil}
+		mesh := EgressMesh{Name: m.Name, MTLS: m.Spec.MTLS.SigningBackend() != nil}
 		for _, mi := range s.state.IdentitiesByMesh.List(r, state.MeshKey(m.Name)) {
 			_, spire := mi.Spec.SpireAgent()
 			selector := mi.Spec.Selector

@@ -84,7 +84,7 @@ func (s *Stage) identity(r *table.Reader, key state.ProxyKey) *Identity {
 	if !given.Source.FromSPIRE() {
 		facts = pki.SpiffeFacts(&chosen.Spec, dp)
 		if problem := pki.NamespaceProblem(&chosen.Spec, dp); problem != "" && !s.Exempt.Get(r, dp.Mesh).Tags {
-			return given.without(problem)
+			return given.withProblem(problem)
 		}
 	}
 	given, facts = s.reserve(r, dp, given, facts)
@@ -94,9 +94,9 @@ func (s *Stage) identity(r *table.Reader, key state.ProxyKey) *Identity {
 // restingOn returns an identity that rests on facts of its Dataplane. If a fact has no voucher, the identity has no
 // SPIFFE ID. So neither clients nor rules accept the proxy by an ID that its owner chose.
 func (id *Identity) restingOn(dp *resource.Object[kind.Dataplane], facts []string) *Identity {
-	id.RestsOn, id.Unvouched = dp.Vouched.By(facts)
+	id.RestsOn, id.Unvouched = dp.Vouched.Partition(facts)
 	if len(id.Unvouched) > 0 {
-		return id.without(pki.Unvouched(dp, id.Unvouched).Error())
+		return id.withProblem(pki.ErrorOfUnvouched(dp, id.Unvouched).Error())
 	}
 	return id
 }

@@ -24,7 +24,7 @@ func (s *Stage) mtls(r *table.Reader, mesh string) MTLS {
 	if !ok {
 		return MTLS{}
 	}
-	enabled := o.Spec.MTLS.Enabled()
+	enabled := o.Spec.MTLS.SigningBackend()
 	return MTLS{enabled != nil, enabled != nil && enabled.Mode == kind.PermissiveMTLS}
 }
 

@@ -82,14 +82,14 @@ func (s *Stage) reserve(r *table.Reader, dp *resource.Object[kind.Dataplane], id
 				facts = append(facts, section)
 			}
 		default:
-			return id.without(fmt.Sprintf("%s, which is reserved for Dataplanes with %s, and %s has none; %s", why,
+			return id.withProblem(fmt.Sprintf("%s, which is reserved for Dataplanes with %s, and %s has none; %s", why,
 				of.field, dp.Key(), reservedAdvice)), nil
 		}
 	}
 	for _, name := range id.List() {
 		for _, segment := range segments(name) {
 			if strings.HasPrefix(segment, systemPrefix) {
-				return id.without(
+				return id.withProblem(
 					fmt.Sprintf(
 						"its SPIFFE ID would be %s, and names that begin with %s are the control plane's own; %s", name,
 						systemPrefix, reservedAdvice)), nil
@@ -114,8 +114,8 @@ func (s *Stage) reservedFor(r *table.Reader, dp *resource.Object[kind.Dataplane]
 	return ""
 }
 
-// without returns an identity that no proxy can present: its proxy gets no certificate, from SPIRE neither.
-func (id *Identity) without(problem string) *Identity {
+// withProblem returns an identity that no proxy can present: its proxy gets no certificate, from SPIRE neither.
+func (id *Identity) withProblem(problem string) *Identity {
 	none := *id
 	none.SpiffeIDs, none.Source, none.Problem = kind.SpiffeIDs{}, Source{}, problem
 	return &none

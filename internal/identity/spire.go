@@ -51,7 +51,7 @@ func (s *Stage) issuers(r *table.Reader, mesh string) (names []string, spire boo
 		domain, _ := pki.TrustDomain(&mi.Spec, mesh, s.state.Zone) // an unknown domain is an issuer of its own
 		all[spireOf(domain)], spire = true, true
 	}
-	if m, ok := s.state.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.Enabled() != nil {
+	if m, ok := s.state.Meshes.Find(r, "", mesh); ok && m.Spec.MTLS.SigningBackend() != nil {
 		all[signedHere] = true
 	}
 	return slices.Sorted(maps.Keys(all)), spire
@@ -64,7 +64,7 @@ func spireOf(domain string) string { return fmt.Sprintf("SPIRE of the trust doma
 func (s *Stage) MeshesWithoutEgressTrust(r *table.Reader) []string {
 	choice := s.EgressChoice.Get(r, s.state.Zone)
 	return slices.DeleteFunc(s.state.MeshNames(r), func(mesh string) bool {
-		id := s.EgressIdentity.Get(r, choice.On(mesh))
+		id := s.EgressIdentity.Get(r, choice.IdentityOf(mesh))
 		if id == nil {
 			return true
 		}

@@ -50,8 +50,8 @@ type Stage struct {
 	ofShard table.Derived[state.Shard, *aliases]
 	ofZone  table.Derived[state.IdentityKey, *aliases] // by the key of the zone's row
 	inMesh  table.Derived[string, []*aliases]
-	// Also are the further SPIFFE IDs that a rule matches.
-	Also table.Derived[callers, []string]
+	// OtherIDs are the further SPIFFE IDs that a rule matches.
+	OtherIDs table.Derived[callers, []string]
 	// Domains are the trust domains that zones have, under no mesh.
 	Domains table.Derived[string, *pki.Domains]
 	// Trust are the roots that the proxies of a mesh trust.
@@ -75,7 +75,7 @@ func New(t *state.Tables) *Stage {
 	s.EgressIdentity = table.NewDerived(t.DB, "identity of zone egresses", s.egressIdentity, state.DeepEqual[*Identity])
 	s.Identity = table.NewDerived(t.DB, "identity", s.identity, state.DeepEqual[*Identity])
 	s.Authority = table.NewDerived(t.DB, "authority", s.authority, func(a, b Authority) bool { return a == b })
-	s.Presented = table.NewDerived(t.DB, "SPIFFE IDs of a proxy", s.presented, slices.Equal)
+	s.Presented = table.NewDerived(t.DB, "SPIFFE IDs of a proxy", s.presentedIDs, slices.Equal)
 	s.ServiceIDs = table.NewDerived(t.DB, "SPIFFE IDs of a proxy's services", s.serviceIDs, slices.Equal)
 	s.NextIDs = table.NewDerived(t.DB, "identity changes", s.nextIDs, kind.SpiffeIDs.Equal)
 	s.Domains = table.NewDerived(t.DB, "trust domains", s.domains, state.DeepEqual[*pki.Domains])
@@ -85,7 +85,7 @@ func New(t *state.Tables) *Stage {
 	s.ofZone = table.NewDerived(t.DB, "aliases of a zone", s.zoneAliases, (*aliases).equal)
 	s.inMesh = table.NewDerived(t.DB, "aliases of a mesh", s.meshAliases, slices.Equal)
 	s.Aliases = table.NewDerived(t.DB, "aliases of this zone", s.ownAliases, sameSets)
-	s.Also = table.NewDerived(t.DB, "SPIFFE IDs beside a rule's", s.otherIDs, slices.Equal)
+	s.OtherIDs = table.NewDerived(t.DB, "SPIFFE IDs beside a rule's", s.otherIDs, slices.Equal)
 	s.EgressTrust = table.NewDerived(t.DB, "trust in zone egresses", s.egressTrust, state.DeepEqual[*Trust])
 	return s
 }

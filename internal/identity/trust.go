@@ -23,11 +23,11 @@ func (s *Stage) domains(r *table.Reader, _ string) *pki.Domains {
 	return pki.NewDomains(s.state.Zone, meshes, identities)
 }
 
-// distrusted returns why the roots of a MeshTrust are not trusted here; empty: they are. The owner of the MeshTrust
+// distrustReason returns why the roots of a MeshTrust are not trusted here; empty: they are. The owner of the MeshTrust
 // decides: its zone must have the trust domain. ([ADR 30].)
-func (s *Stage) distrusted(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
+func (s *Stage) distrustReason(r *table.Reader, t *resource.Object[kind.MeshTrust]) string {
 	owner := s.state.OwnerOf(&t.Meta)
-	if s.state.Alone || owner.Global() {
+	if s.state.Standalone || owner.Global() {
 		return ""
 	}
 	own := owner.Zone == s.state.Zone
@@ -63,7 +63,7 @@ func (s *Stage) trust(r *table.Reader, mesh string) *Trust {
 	roots := map[string][]string{}
 	for _, each := range meshes {
 		for _, t := range s.state.TrustsByMesh.List(r, state.MeshKey(each)) {
-			if s.distrusted(r, t) != "" {
+			if s.distrustReason(r, t) != "" {
 				continue
 			}
 			for _, bundle := range t.Spec.CABundles {
@@ -103,7 +103,7 @@ func (s *Stage) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 		}
 	}
 	for _, t := range s.state.TrustsByMesh.List(r, state.MeshKey(mesh)) {
-		reason := s.distrusted(r, t)
+		reason := s.distrustReason(r, t)
 		unknown := func(root string) bool { return !trusted[t.Spec.TrustDomain+" "+root] }
 		if reason != "" && slices.ContainsFunc(pki.Roots(&t.Spec), unknown) {
 			all = append(all, Distrusted{t, reason})
@@ -116,7 +116,7 @@ func (s *Stage) DistrustedIn(r *table.Reader, mesh string) (all []Distrusted) {
 // to the others. Each must be of a trust domain that the zone has, or of a shared one that a MeshTrust of the mesh
 // proves for it.
 func (s *Stage) mayRename(r *table.Reader, mesh, zone string, ids []string) bool {
-	if s.state.Alone || zone == s.state.Zone {
+	if s.state.Standalone || zone == s.state.Zone {
 		return true
 	}
 	return !slices.ContainsFunc(ids, func(id string) bool {
@@ -150,7 +150,7 @@ func (s *Stage) proves(r *table.Reader, mesh, zone, domain string, shared bool) 
 		if shared && slices.ContainsFunc(pki.Roots(&t.Spec), func(root string) bool { return trusted[root] }) {
 			return true
 		}
-		if !shared && s.distrusted(r, t) == "" {
+		if !shared && s.distrustReason(r, t) == "" {
 			return true
 		}
 	}

@@ -73,7 +73,7 @@ func TestTrustCountsByOwner(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tables := state.New(c.at)
 			s := New(tables)
-			tables.Alone = c.alone
+			tables.Standalone = c.alone
 			pems := map[string]string{}
 			tables.DB.Commit(func(tx *table.Tx) {
 				tables.Put(tx, ownedBy("", kind.Meshes.Make("", "default", kind.Mesh{})))
@@ -164,7 +164,8 @@ func TestNamesOfAnotherZone(t *testing.T) {
 					ownedBy("west", kind.ChangingIdentitiesList.Make("default", "west",
 						kind.ChangingIdentities{Workloads: [][]string{c.ids}})))
 			})
-			also := s.Also.Get(table.Eval(tables.DB.Snapshot()), callers{"default", kind.IDPattern{Exact: c.ids[0]}})
+			also := s.OtherIDs.Get(table.Eval(tables.DB.Snapshot()),
+				callers{"default", kind.IDPattern{Exact: c.ids[0]}})
 			if got := len(also) > 0; got != c.want {
 				t.Errorf("a rule about %s holds for %q", c.ids[0], also)
 			}

@@ -101,7 +101,7 @@ func (s *Stage) VoucherOf(r *table.Reader, dp *resource.Object[kind.Dataplane], 
 	case dp.Label(kind.PodUIDLabel) != "":
 		return ByAPIServer
 	}
-	if by, _ := dp.Vouched.By([]string{fact}); len(by.Token) > 0 {
+	if by, _ := dp.Vouched.Partition([]string{fact}); len(by.Token) > 0 {
 		return ByToken
 	}
 	return ByOperator // also the one who wrote the Dataplane under an earlier release

@@ -140,8 +140,8 @@ type AppliedItem struct {
 // String reads as "MeshTimeout default/web to[0]".
 func (i AppliedItem) String() string { return i.Policy + " " + i.Item }
 
-// Applied returns the resources that configure a proxy; nil where there is no such Dataplane.
-func (rs *Reports) Applied(key state.ProxyKey) *Applied {
+// AppliedConfs returns the resources that configure a proxy; nil where there is no such Dataplane.
+func (rs *Reports) AppliedConfs(key state.ProxyKey) *Applied {
 	dp, ok := rs.State.Tables.Dataplanes.Find(rs.r, key.Mesh, key.Name)
 	p := rs.State.Proxies.Proxy.Get(rs.r, key)
 	if !ok || p == nil {
@@ -161,11 +161,11 @@ func (rs *Reports) Applied(key state.ProxyKey) *Applied {
 	a.WholeProxy, a.LeftOut = rs.appliedWhole(p), rs.leftOut(key)
 	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group.ReachKey()) {
 		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
-			d = d.With(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))
+			d = d.WithConfs(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))
 			out := appliedOutbound(p, d)
 			key := proxy.EffectiveKey{Policies: p.Group.Policies, Destination: destination}
 			out.Route = rs.appliedRouting(key)
-			out.Confs = appliedConfs(rs.State.Proxies.Merged(rs.r, key), "to")
+			out.Confs = appliedConfs(rs.State.Proxies.MergedConfs(rs.r, key), "to")
 			for i := range out.Confs {
 				out.Confs[i].Notes = append(out.Confs[i].Notes,
 					rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)...)
@@ -229,7 +229,7 @@ const deniesUnmatched = "callers that no rule matches are denied"
 func appliedRules(rules []match.Rule) []AppliedRule {
 	applied := []AppliedRule{}
 	for _, rule := range rules {
-		applied = append(applied, AppliedRule{rule.Origin, *rule.Match(), rule.Also})
+		applied = append(applied, AppliedRule{rule.Origin, *rule.Match(), rule.OtherIDs})
 	}
 	return applied
 }
@@ -309,7 +309,7 @@ func appliedOutbound(p *proxy.Proxy, d *service.Destination) AppliedOutbound {
 		a.ExternalService = d.Key.Service
 	}
 	for _, servers := range d.AllServers() {
-		if servers.Secured(secured) && servers.UnreachableReason(secured) == "" {
+		if servers.UseMTLS(secured) && servers.UnreachableReason(secured) == "" {
 			a.MutualTLS = true
 			a.Identities = append(a.Identities, servers.Identities...)
 			a.TrustDomain = servers.TrustDomain

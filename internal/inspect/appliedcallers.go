@@ -90,7 +90,7 @@ func (rs *Reports) appliedSections(p *proxy.Proxy) []AppliedSection {
 func (rs *Reports) forwardedBy(mesh string) []service.DestinationKey {
 	var to []service.DestinationKey
 	for _, route := range rs.State.ZoneProxies.SNIRoutes.Get(rs.r, mesh) {
-		to = append(to, route.Destination.On(""))
+		to = append(to, route.Destination.WithLocality(""))
 	}
 	slices.SortFunc(to, service.CompareDestinations)
 	return slices.Compact(to)
@@ -107,7 +107,7 @@ func (rs *Reports) appliedForwarding(section string, to service.DestinationKey,
 
 // appliedSent returns the effective confs of what a zone proxy sends to a destination, for all of its callers.
 func (rs *Reports) appliedSent(to service.DestinationKey, policies proxy.PolicySet) []AppliedCallers {
-	merged := rs.State.Proxies.Merged(rs.r, proxy.EffectiveKey{Policies: policies, Destination: to})
+	merged := rs.State.Proxies.MergedConfs(rs.r, proxy.EffectiveKey{Policies: policies, Destination: to})
 	var sent []AppliedCallers
 	for _, conf := range appliedConfs(merged, "to") {
 		sent = append(sent, AppliedCallers{nil, conf})

@@ -63,7 +63,7 @@ func (rs *Reports) appliedRouting(key proxy.EffectiveKey) *AppliedRouting {
 		a.Notes = append(a.Notes, fmt.Sprintf("the port is %s, so requests are split, not connections",
 			routing.Route.Protocol))
 	}
-	own := confsByKind(appliedConfs(rs.State.Proxies.Merged(rs.r, key), "to"))
+	own := confsByKind(appliedConfs(rs.State.Proxies.MergedConfs(rs.r, key), "to"))
 	for i := range routing.Rules {
 		source := &routing.Rules[i]
 		rule := appliedRouteRule(source)

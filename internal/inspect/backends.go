@@ -57,9 +57,9 @@ type Server struct {
 	Status    EndpointStatus `json:"status"`
 }
 
-// Backing returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
+// BackingOf returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
 // number of proxies in the mesh.
-func (rs *Reports) Backing(key state.ServiceKey) *Backing {
+func (rs *Reports) BackingOf(key state.ServiceKey) *Backing {
 	service, ok := rs.State.Tables.Services.Find(rs.r, key.Mesh, key.Name)
 	if !ok {
 		return nil
@@ -92,7 +92,7 @@ func (rs *Reports) servers(meshService *resource.Object[kind.MeshService]) []Ser
 				servers = append(servers, Server{port.Port, m.Dataplane.Name, m.Inbound.Listener(), StatusOf(m, port)})
 			}
 		}
-		key := rs.State.Services.KeyOf(meshService).At(port.Port)
+		key := rs.State.Services.KeyOf(meshService).WithPort(port.Port)
 		for _, e := range rs.State.Services.RetainedEndpointsOf(rs.r, key) {
 			servers = append(
 				servers,
@@ -106,8 +106,8 @@ func (rs *Reports) servers(meshService *resource.Object[kind.MeshService]) []Ser
 func (rs *Reports) callers(key service.DestinationKey, b *Backing) {
 	for _, dp := range rs.State.Tables.DataplanesBySelector.List(rs.r, state.MeshKey(key.Mesh)) {
 		caller := rs.State.Proxies.Proxy.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
-		names := func(o proxy.ExplicitOutbound) bool { return o.Destination.Of() == key }
-		reaches := func(d service.DestinationKey) bool { return d.Of() == key }
+		names := func(o proxy.ExplicitOutbound) bool { return o.Destination.ServiceKey() == key }
+		reaches := func(d service.DestinationKey) bool { return d.ServiceKey() == key }
 		switch {
 		case slices.ContainsFunc(caller.Outbounds, names):
 			b.Callers = append(b.Callers, dp.Name)

@@ -213,7 +213,7 @@ func TestPoliciesThatAProxyIsWithout(t *testing.T) {
 	reports := inspect.NewReports(s, s.Tables.DB.Snapshot())
 	of := func(name string) string {
 		var texts []string
-		for _, left := range reports.Applied(state.ProxyKey{Mesh: "default", Name: name}).LeftOut {
+		for _, left := range reports.AppliedConfs(state.ProxyKey{Mesh: "default", Name: name}).LeftOut {
 			message, _, _ := strings.Cut(left.Message, ":")
 			message, _, _ = strings.Cut(message, " 8380416 ")
 			texts = append(texts, left.Policy+" "+left.Reason+" "+message)

@@ -76,7 +76,8 @@ func (rs *Reports) reachableFrom(service *resource.Object[kind.MeshExternalServi
 // ExternalUnreachableReason returns why no proxy of this zone reaches an external service; empty: proxies with an
 // identity do.
 func (rs *Reports) ExternalUnreachableReason(service *resource.Object[kind.MeshExternalService]) string {
-	d := rs.State.Services.External.Get(rs.r, rs.State.Services.ExternalKeyOf(service).At(service.Spec.Match.Port))
+	key := rs.State.Services.ExternalKeyOf(service).WithPort(service.Spec.Match.Port)
+	d := rs.State.Services.External.Get(rs.r, key)
 	return d.UnreachableReason(true)
 }
 
@@ -103,7 +104,7 @@ func (rs *Reports) reportExternal(o *resource.Object[kind.MeshExternalService]) 
 	if rs.State.Tables.Zone != "" {
 		report.Backends = &Backends{
 			Servers: []Server{},
-			Access:  rs.accessOutside(rs.State.Services.ExternalKeyOf(o).At(match.Port)),
+			Access:  rs.accessOutside(rs.State.Services.ExternalKeyOf(o).WithPort(match.Port)),
 		}
 	}
 	return report

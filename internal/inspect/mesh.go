@@ -121,7 +121,7 @@ func CountedKinds() []resource.Descriptor {
 // count returns the number of resources of a kind, in one mesh or, for an empty name, in all.
 func (w *World) count(d resource.Descriptor, mesh string) int {
 	n := 0
-	for range w.State.Tables.From(w.Snapshot, d.Describe().Name, mesh, "") {
+	for range w.State.Tables.ResourcesAfter(w.Snapshot, d.Describe().Name, mesh, "") {
 		n++
 	}
 	return n
@@ -183,7 +183,7 @@ func (w *World) Global() Global {
 		g.Dataplanes.Standard.add(w.status(dp, k))
 	}
 	seen := func(dp *resource.Object[kind.Dataplane]) known { return all[dp] }
-	for service := range w.State.Tables.Services.From(w.Snapshot, "", "") {
+	for service := range w.State.Tables.Services.RowsAfter(w.Snapshot, "", "") {
 		g.Services.Internal.add(w.providers(service, seen).status())
 	}
 	g.Services.External.Total = w.count(kind.MeshExternalServices, "")
@@ -196,13 +196,13 @@ func (w *World) Global() Global {
 	for _, d := range kind.Policies() {
 		g.Policies.Total += g.Resources[d.Describe().Name].Total
 	}
-	for o := range w.State.Tables.From(w.Snapshot, kind.ZoneIngresses.Name, "", "") {
+	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.ZoneIngresses.Name, "", "") {
 		g.Zones.ZoneIngresses.add(w.online(state.ZoneIngressProxy(o.Envelope().Name)))
 	}
-	for o := range w.State.Tables.From(w.Snapshot, kind.ZoneEgresses.Name, "", "") {
+	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.ZoneEgresses.Name, "", "") {
 		g.Zones.ZoneEgresses.add(w.online(state.ZoneEgressProxy(o.Envelope().Name)))
 	}
-	for o := range w.State.Tables.From(w.Snapshot, kind.Zones.Name, "", "") {
+	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.Zones.Name, "", "") {
 		g.Zones.ControlPlanes.add(w.ZoneConnected(o.Envelope().Name))
 	}
 	return g

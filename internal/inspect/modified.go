@@ -122,10 +122,10 @@ func (p *policyEffect) legacyZoneProxies() []state.ProxyKey {
 		return nil
 	}
 	var keys []state.ProxyKey
-	for o := range p.State.Tables.ZoneIngresses.From(p.Snapshot, "", "") {
+	for o := range p.State.Tables.ZoneIngresses.RowsAfter(p.Snapshot, "", "") {
 		keys = append(keys, state.ZoneIngressProxy(o.Name))
 	}
-	for o := range p.State.Tables.ZoneEgresses.From(p.Snapshot, "", "") {
+	for o := range p.State.Tables.ZoneEgresses.RowsAfter(p.Snapshot, "", "") {
 		keys = append(keys, state.ZoneEgressProxy(o.Name))
 	}
 	return keys

@@ -154,7 +154,7 @@ func (rs *Reports) ejectionNotes(o *kind.OutlierDetection, d *service.Destinatio
 				"localOriginFailures only", list.DestinationKey))
 		}
 		if o.MaxEjectionPercent != nil {
-			n := uint32(len(rs.State.Services.Viewed(rs.r, list).Endpoints))
+			n := uint32(len(rs.State.Services.EndpointsOfList(rs.r, list).Endpoints))
 			notes = append(notes, fmt.Sprintf("%s: maxEjectionPercent %d allows %d of %d endpoints to be ejected",
 				list.DestinationKey, *o.MaxEjectionPercent, n**o.MaxEjectionPercent/100, n))
 		}

@@ -92,25 +92,25 @@ func (e *PolicyEffects) mesh(name string) *effectMesh {
 	}
 	m := &effectMesh{places: map[service.DestinationKey]int{}}
 	e.meshes[name] = m
-	for dp := range e.State.Tables.Dataplanes.From(e.Snapshot, state.MeshKey(name), "") {
+	for dp := range e.State.Tables.Dataplanes.RowsAfter(e.Snapshot, state.MeshKey(name), "") {
 		p := e.State.Proxies.Selectable.Get(e.r, state.ProxyKey{Mesh: name, Name: dp.Name})
 		m.dataplanes, m.proxies = append(m.dataplanes, dp), append(m.proxies, p)
 	}
 	for _, of := range e.State.Services.Destinations.Get(e.r, name) {
 		for _, port := range e.State.Services.Ports.Get(e.r, of) {
-			m.places[of.At(port)] = len(m.ports)
-			m.ports = append(m.ports, of.At(port))
-			m.protocols = append(m.protocols, e.State.Services.ProtocolOf(e.r, of.At(port)))
+			m.places[of.WithPort(port)] = len(m.ports)
+			m.ports = append(m.ports, of.WithPort(port))
+			m.protocols = append(m.protocols, e.State.Services.ProtocolOf(e.r, of.WithPort(port)))
 		}
 	}
-	for o := range e.State.Tables.From(e.Snapshot, kind.MeshHTTPRoutes.Name, name, "") {
+	for o := range e.State.Tables.ResourcesAfter(e.Snapshot, kind.MeshHTTPRoutes.Name, name, "") {
 		route := targetedRoute{labels: policy.RouteLabels(o.Envelope())}
 		for _, part := range e.parts(o.Key()) {
 			route.ports = append(route.ports, e.State.Services.TargetedBy(e.r, name, part.To)...)
 		}
 		m.routes = append(m.routes, route)
 	}
-	for o := range e.State.Tables.ExternalServices.From(e.Snapshot, state.MeshKey(name), "") {
+	for o := range e.State.Tables.ExternalServices.RowsAfter(e.Snapshot, state.MeshKey(name), "") {
 		m.external = append(m.external, externalPort{sni.InAllFormats(sni.PortOf(o, o.Spec.Match.Port)),
 			o.Spec.Match.Protocol})
 	}
@@ -190,8 +190,8 @@ func (e *PolicyEffects) pass(key proxy.PoliciesKey) *effectPass {
 	return p
 }
 
-// Of returns the effect of a policy.
-func (e *PolicyEffects) Of(o resource.Any) *PolicyEffect {
+// EffectOf returns the effect of a policy.
+func (e *PolicyEffects) EffectOf(o resource.Any) *PolicyEffect {
 	p, own := e.begin(o)
 	if p.effect.Reason != "" {
 		return &p.effect
@@ -239,9 +239,9 @@ func (e *PolicyEffects) begin(o resource.Any) (*policyEffect, []policy.Part) {
 
 // Status returns the status of a policy: the stored condition Accepted, and the effect of the policy.
 func (e *PolicyEffects) Status(o resource.Any) *kind.PolicyStatus {
-	effect := e.Of(o)
+	effect := e.EffectOf(o)
 	accepted := kind.Accepted
-	for _, rejected := range append(effect.rejectedResults(), e.Accepted(o)...) {
+	for _, rejected := range append(effect.rejectedResults(), e.AcceptedConditions(o)...) {
 		accepted = rejected
 	}
 	refs := kind.Condition{Type: kind.ResolvedRefsCondition, Status: "True", Reason: "ResolvedRefs",
@@ -267,9 +267,9 @@ func (e *PolicyEffect) rejectedResults() []kind.Condition {
 		Message: someProblems(e.Rejected)}}
 }
 
-// Accepted returns the condition Accepted of a policy where it is False; none where it is True. That of proxies, which
-// reject the configuration, is the last one.
-func (e *PolicyEffects) Accepted(o resource.Any) []kind.Condition {
+// AcceptedConditions returns the condition Accepted of a policy where it is False; none where it is True. That of
+// proxies, which reject the configuration, is the last one.
+func (e *PolicyEffects) AcceptedConditions(o resource.Any) []kind.Condition {
 	var all []kind.Condition
 	text := excessText(o)
 	if reason := e.State.Proxies.CostReason(e.r, o.Key()); reason != "" {

@@ -26,7 +26,7 @@ func TestPolicyEffects(t *testing.T) {
 		effects := inspect.NewReports(s, snapshot).PolicyEffects()
 		var text strings.Builder
 		for _, of := range kind.Policies() {
-			for o := range s.Tables.From(snapshot, of.Describe().Name, "default", "") {
+			for o := range s.Tables.ResourcesAfter(snapshot, of.Describe().Name, "default", "") {
 				status := effects.Status(o)
 				counts, err := json.Marshal(status.Applied)
 				if err != nil {
@@ -166,7 +166,7 @@ func TestGlobalCountsReachedPorts(t *testing.T) {
 			Ports: []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}, {Port: 81, AppProtocol: kind.HTTP}}})))
 	}
 	s := global(rows...)
-	effect := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects().Of(all)
+	effect := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects().EffectOf(all)
 	if effect.Counts.Routes != 1 || effect.Reason != inspect.Applies {
 		t.Errorf("%+v, want 1 route", effect)
 	}
@@ -190,7 +190,7 @@ func TestGlobalCountsReachedPortsOfALongerName(t *testing.T) {
 	api.Envelope().Name = kind.LongerSyncedName("default", "api", kind.Owner{Zone: "east"})
 	for _, rows := range [][]resource.Any{{all, client, api, first}, {all, client, api}} {
 		s := global(rows...)
-		effect := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects().Of(all)
+		effect := inspect.NewReports(s, s.Tables.DB.Snapshot()).PolicyEffects().EffectOf(all)
 		if effect.Counts.Routes != 1 {
 			t.Errorf("with %d services: %+v, want 1 route", len(rows)-2, effect)
 		}
@@ -232,7 +232,7 @@ func TestGlobalCountsAllZones(t *testing.T) {
 		{all, `{"proxies":2,"sections":2,"routes":0,"zones":["east","west"]}`, 2},
 		{own, `{"proxies":1,"sections":1,"routes":0,"zones":["east"]}`, 1},
 	} {
-		counts, err := json.Marshal(reports.PolicyEffects().Of(c.of).Counts)
+		counts, err := json.Marshal(reports.PolicyEffects().EffectOf(c.of).Counts)
 		if err != nil || string(counts) != c.want {
 			t.Errorf("%s: %s, %v, want %s", c.of.Key(), counts, err, c.want)
 		}

@@ -70,7 +70,7 @@ func (e *PolicyEffects) reachedBy(mesh string, m *effectMesh, key reachKey) []bo
 		add(port)
 		if route := e.State.Proxies.RouteOf(e.r, key.routes, port).Route(); route != nil {
 			for _, backend := range route.Backends() {
-				add(backend.On(""))
+				add(backend.WithLocality(""))
 			}
 		}
 	}
@@ -190,11 +190,11 @@ func (e *PolicyEffects) zonesOf(p *effectPass, of string) *zonePass {
 	}
 	p.zones = &zonePass{}
 	var ingress, egress bool
-	for range e.State.Tables.ZoneIngresses.From(e.Snapshot, "", "") {
+	for range e.State.Tables.ZoneIngresses.RowsAfter(e.Snapshot, "", "") {
 		ingress = true
 		break
 	}
-	for range e.State.Tables.ZoneEgresses.From(e.Snapshot, "", "") {
+	for range e.State.Tables.ZoneEgresses.RowsAfter(e.Snapshot, "", "") {
 		egress = true
 		break
 	}

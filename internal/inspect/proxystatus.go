@@ -159,13 +159,13 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
 		insights := follower[kind.DataplaneInsight]{
-			slices.Collect(w.State.Tables.Insights.From(w.Snapshot, prefix, "")),
+			slices.Collect(w.State.Tables.Insights.RowsAfter(w.Snapshot, prefix, "")),
 		}
 		statuses := follower[kind.DataplaneListenerStatus]{
-			slices.Collect(w.State.Tables.ListenerStatuses.From(w.Snapshot,
+			slices.Collect(w.State.Tables.ListenerStatuses.RowsAfter(w.Snapshot,
 				prefix, "")),
 		}
-		for dp := range w.State.Tables.Dataplanes.From(w.Snapshot, prefix, "") {
+		for dp := range w.State.Tables.Dataplanes.RowsAfter(w.Snapshot, prefix, "") {
 			if !yield(dp, w.knowing(insights.beside(dp), statuses.beside(dp))) {
 				return
 			}

@@ -20,7 +20,7 @@ import (
 // Dataplane.
 func TestApplied(t *testing.T) {
 	compareReports(t, "testdata/applied", func(reports *inspect.Reports, name string) any {
-		return reports.Applied(state.ProxyKey{Mesh: "default", Name: name})
+		return reports.AppliedConfs(state.ProxyKey{Mesh: "default", Name: name})
 	})
 }
 
@@ -40,7 +40,7 @@ func TestFactsAreBounded(t *testing.T) {
 			Selector: kind.ServiceSelector{DataplaneRef: &kind.NameRef{Name: "web"}}}))
 	}
 	w := world(objects...)
-	applied := w.Reports().Applied(state.ProxyKey{Mesh: "default", Name: "web"})
+	applied := w.Reports().AppliedConfs(state.ProxyKey{Mesh: "default", Name: "web"})
 	if len(applied.Facts) != inspect.MaxFacts || applied.MoreFacts != more {
 		t.Errorf("%d facts and %d more, want %d and %d", len(applied.Facts), applied.MoreFacts, inspect.MaxFacts, more)
 	}

@@ -123,14 +123,14 @@ func (rs *Reports) Services(q ServiceQuery) []ServiceReport {
 	}
 	slices.SortStableFunc(reports, func(a, b ServiceReport) int { return cmp.Compare(a.Zone, b.Zone) })
 	if q.wants(kind.MeshMultiZoneServices) {
-		for o := range rs.State.Tables.MultiZoneServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
+		for o := range rs.State.Tables.MultiZoneServices.RowsAfter(rs.Snapshot, state.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportMultiZone(o))
 			}
 		}
 	}
 	if q.wants(kind.MeshExternalServices) {
-		for o := range rs.State.Tables.ExternalServices.From(rs.Snapshot, state.MeshKey(q.Mesh), "") {
+		for o := range rs.State.Tables.ExternalServices.RowsAfter(rs.Snapshot, state.MeshKey(q.Mesh), "") {
 			if q.means(&o.Meta) {
 				reports = append(reports, rs.reportExternal(o))
 			}

@@ -44,7 +44,7 @@ func (w *World) providers(o *resource.Object[kind.MeshService],
 		k      known
 		usable bool
 	)
-	for dp, in := range w.State.Services.Selected(r, o) {
+	for dp, in := range w.State.Services.SelectedInbounds(r, o) {
 		if dp != last {
 			counts.add(last, usable)
 			last, k = dp, knownOf(dp)

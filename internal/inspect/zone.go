@@ -92,7 +92,7 @@ func (w *World) Zones() []Zone {
 	if w.State.Tables.Zone != "" {
 		named(zones, w.State.Tables.Zone)
 	}
-	for o := range w.State.Tables.From(w.Snapshot, kind.Zones.Name, "", "") {
+	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.Zones.Name, "", "") {
 		z := named(zones, o.Envelope().Name)
 		z.Enabled = resource.SpecOf(o).(*kind.Zone).Enabled
 		w.connectionOf(z)
@@ -100,14 +100,14 @@ func (w *World) Zones() []Zone {
 	for dp, k := range w.proxies("") {
 		named(zones, w.State.Tables.ZoneOf(&dp.Meta)).Dataplanes.add(w.status(dp, k))
 	}
-	for o := range w.State.Tables.Services.From(w.Snapshot, "", "") {
+	for o := range w.State.Tables.Services.RowsAfter(w.Snapshot, "", "") {
 		services := &named(zones, w.State.Tables.ZoneOf(&o.Meta)).Services
 		services.Total++
 		if o.Spec.State == "Available" {
 			services.Available++
 		}
 	}
-	for o := range w.State.Tables.ZoneAddresses.From(w.Snapshot, "", "") {
+	for o := range w.State.Tables.ZoneAddresses.RowsAfter(w.Snapshot, "", "") {
 		z := named(zones, w.State.Tables.ZoneOf(&o.Meta))
 		for _, a := range o.Spec.Ingresses {
 			z.Ingresses = append(z.Ingresses, ZoneIngress{o.Mesh, a.Name, a.Listener(), a.Healthy})

@@ -35,17 +35,17 @@ func TestConfirmed(t *testing.T) {
 	}
 	close(opened)
 	long := testwait.Context(t)
-	if err := east.joined.Confirmed(long, key); err != nil {
+	if err := east.joined.AwaitConfirmed(long, key); err != nil {
 		t.Error(err)
 	}
 	east.remove(key)
-	if err := east.joined.Confirmed(long, key); err != nil {
+	if err := east.joined.AwaitConfirmed(long, key); err != nil {
 		t.Error(err)
 	}
 	if west.has(keyOutsideOwner(kind.MeshServices, "m", "web", "east")) {
 		t.Error("a deletion is confirmed that west does not have")
 	}
-	if err := g.serves.Confirmed(long, kind.Meshes.Key("", "m")); err != nil {
+	if err := g.serves.AwaitConfirmed(long, kind.Meshes.Key("", "m")); err != nil {
 		t.Errorf("on global: %v", err)
 	}
 	west.stop()
@@ -75,14 +75,14 @@ func TestAMeshDelaysNoOther(t *testing.T) {
 	stuck := east.put(service).Key()
 	west.awaitRow(keyOutsideOwner(kind.MeshServices, "m", "web", "east"))
 	other := east.put(strings.Replace(service, "mesh: m,", "mesh: other,", 1)).Key()
-	if err := east.joined.Confirmed(testwait.Context(t), other); err != nil {
+	if err := east.joined.AwaitConfirmed(testwait.Context(t), other); err != nil {
 		t.Errorf("of the other mesh: %v", err)
 	}
 	if err := confirmedSoon(t, east, stuck); err == nil {
 		t.Error("confirmed before the mesh's proxies have acked")
 	}
 	close(opened)
-	if err := east.joined.Confirmed(testwait.Context(t), stuck); err != nil {
+	if err := east.joined.AwaitConfirmed(testwait.Context(t), stuck); err != nil {
 		t.Error(err)
 	}
 }
@@ -107,7 +107,7 @@ func TestConfirmedAfterARestart(t *testing.T) {
 		t.Error("confirmed before the proxies of the zone have acked")
 	}
 	close(opened)
-	if err := east.joined.Confirmed(testwait.Context(t), key); err != nil {
+	if err := east.joined.AwaitConfirmed(testwait.Context(t), key); err != nil {
 		t.Error(err)
 	}
 }
@@ -118,7 +118,7 @@ func confirmedSoon(t *testing.T, z *zone, key resource.Key) error {
 	ctx, end := context.WithCancel(t.Context())
 	defer end()
 	ended := make(chan error, 1)
-	go func() { ended <- z.joined.Confirmed(ctx, key) }()
+	go func() { ended <- z.joined.AwaitConfirmed(ctx, key) }()
 	testwait.Pass(300*time.Millisecond, "a confirmation that comes too soon would come now")
 	end()
 	return testwait.Receive(t, "the wait for a confirmation ends", ended)
@@ -155,10 +155,10 @@ func TestConfirmedByZonesAtAnotherInstance(t *testing.T) {
 	}
 	close(opened)
 	long := testwait.Context(t)
-	if err := east.joined.Confirmed(long, key); err != nil {
+	if err := east.joined.AwaitConfirmed(long, key); err != nil {
 		t.Error(err)
 	}
-	if err := second.serves.Confirmed(long, kind.Meshes.Key("", "m")); err != nil {
+	if err := second.serves.AwaitConfirmed(long, kind.Meshes.Key("", "m")); err != nil {
 		t.Errorf("on global: %v", err)
 	}
 	// The zone continues at the other instance, which does not know the change.

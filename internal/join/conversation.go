@@ -135,7 +135,7 @@ func (c *conversation) run(ctx context.Context) error {
 			return err
 		}
 		wake, pause := c.nextWake(changed)
-		if c.receiver == nil || len(c.receiver.Rejected()) == 0 {
+		if c.receiver == nil || len(c.receiver.Rejections()) == 0 {
 			mended = nil
 		}
 		select {
@@ -239,7 +239,7 @@ func (c *conversation) store(ctx context.Context, a *zonesync.Apply) {
 		return
 	}
 	c.call(func() {
-		c.receiver.Applied(a, rejected)
+		c.receiver.NoteApplied(a, rejected)
 		c.reportStored(rows)
 		if len(rejected) > 0 {
 			c.retryIn(retryInterval)

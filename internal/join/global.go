@@ -361,7 +361,7 @@ func (g *Global) recordForwarded(owner kind.Owner, k *peerStream) {
 	t := g.kinds[name]
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.tracker.Forwarded(owner, to, g.logs.kinds[name].log.Head().Seq)
+	t.tracker.NoteForwarded(owner, to, g.logs.kinds[name].log.Head().Seq)
 	t.moved.Send()
 }
 
@@ -375,7 +375,7 @@ func (g *Global) recordProgress(p *zonePeer, k *peerStream, c *conversation) {
 	if c.sender != nil && c.known {
 		acked := c.sender.Progress(time.Now()).Acked
 		t.mu.Lock()
-		t.tracker.Acked(owner, acked, c.sender.Rejecting())
+		t.tracker.NoteAcked(owner, acked, c.sender.RejectingOwners())
 		t.mu.Unlock()
 		t.moved.Send()
 	}
@@ -389,12 +389,12 @@ func (g *Global) updateDoubted(p *zonePeer, k *peerStream, c *conversation) {
 	if c.receiver == nil {
 		return
 	}
-	doubt, doubted := c.receiver.Doubted()
+	doubt, doubted := c.receiver.PendingDoubt()
 	now := time.Now()
 	k.mu.Lock()
 	was := k.doubted
 	switch {
-	case !doubted && c.receiver.Synced():
+	case !doubted && c.receiver.IsSynced():
 		k.doubted = nil
 	case !doubted:
 	case was == nil:

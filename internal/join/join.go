@@ -12,8 +12,8 @@ import (
 	"weft/resource"
 )
 
-// Traveling returns the kinds that are sent between control planes.
-func Traveling() []resource.Descriptor {
+// SyncedKinds returns the kinds that are sent between control planes.
+func SyncedKinds() []resource.Descriptor {
 	var kinds []resource.Descriptor
 	for _, d := range kind.All() {
 		if d.Describe().Sync != 0 {

@@ -81,7 +81,7 @@ func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 		disabled: map[string]bool{}, expired: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{},
 		deletedMeshes: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
 	}
-	for _, d := range Traveling() {
+	for _, d := range SyncedKinds() {
 		l.kinds[d.Describe().Name] = &kindLog{
 			kind: d, log: zonesync.NewLog(newEpoch()), changed: &wait.Broadcast{},
 			rows: map[resource.Key]known{}, hashes: map[kind.Owner]map[zonesync.Key]zonesync.Hash{},

@@ -15,12 +15,12 @@ type Replicas interface {
 	// the zones.
 	WaitAcked(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 		pending func(kind.PendingAcks)) (waited bool, err error)
-	// Expired returns whether the lease of an instance has expired, and when the instance was last live.
-	Expired(instance string) (last time.Time, ended bool)
-	// Renewed returns whether an instance has renewed its lease since this one started.
-	Renewed(instance string) bool
-	// Changed is closed when an instance has joined, has renewed its lease, or left.
-	Changed() <-chan struct{}
+	// HasExpired returns whether the lease of an instance has expired, and when the instance was last live.
+	HasExpired(instance string) (last time.Time, ended bool)
+	// HasRenewed returns whether an instance has renewed its lease since this one started.
+	HasRenewed(instance string) bool
+	// NextChange is closed when an instance has joined, has renewed its lease, or left.
+	NextChange() <-chan struct{}
 }
 
 // link is a zone's last connection to any instance.
@@ -98,7 +98,7 @@ func (g *Global) atOtherReplica(l link) bool {
 	if g.Replicas == nil || !l.open || l.instance == g.Instance {
 		return false
 	}
-	_, ended := g.Replicas.Expired(l.instance)
+	_, ended := g.Replicas.HasExpired(l.instance)
 	return !ended
 }
 
@@ -118,7 +118,7 @@ func (g *Global) countZones(now time.Time) (next time.Duration) {
 			g.addToTracker(zone)
 		}
 		// An instance that ended before this one started may have completed the link in a later state of the store.
-		if atOther && link.complete && g.Replicas.Renewed(link.instance) {
+		if atOther && link.complete && g.Replicas.HasRenewed(link.instance) {
 			g.completeLogs(zone)
 		}
 		if left := g.expireIngresses(zone, here || atOther, now); left > 0 && (next == 0 || left < next) {
@@ -178,7 +178,7 @@ func (g *Global) replicasChanged() <-chan struct{} {
 	if g.Replicas == nil {
 		return nil
 	}
-	return g.Replicas.Changed()
+	return g.Replicas.NextChange()
 }
 
 // awaitReplicas returns once the zones at other instances run with rows.

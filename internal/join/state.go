@@ -28,10 +28,10 @@ func (c *conversation) state() StreamState {
 	s := c.traffic
 	s.at = time.Now()
 	if c.sender != nil {
-		s.Sent, s.Rejects = c.sender.Progress(s.at), c.sender.Rejected()
+		s.Sent, s.Rejects = c.sender.Progress(s.at), c.sender.Rejections()
 	}
 	if c.receiver != nil {
-		s.Received, s.Rejected = c.receiver.Position(), c.receiver.Rejected()
+		s.Received, s.Rejected = c.receiver.Position(), c.receiver.Rejections()
 	}
 	return s
 }

@@ -128,7 +128,7 @@ func (g *Global) disconnectedSince(known *kind.ZoneInsight) (since time.Time) {
 			end = s.DisconnectTime.Time
 		} else if s.ControlPlaneInstanceID == g.Instance || g.Replicas == nil {
 			return time.Time{}
-		} else if last, ended := g.Replicas.Expired(s.ControlPlaneInstanceID); ended {
+		} else if last, ended := g.Replicas.HasExpired(s.ControlPlaneInstanceID); ended {
 			end = last
 		} else {
 			return time.Time{}

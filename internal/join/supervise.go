@@ -63,7 +63,7 @@ func (g *Global) sendConfirmations(ctx context.Context, name string, t *tracking
 		moved := t.moved.Next()
 		for _, p := range g.peers() {
 			t.mu.Lock()
-			confirmed := t.tracker.Confirmed(kind.Owner{Zone: p.name})
+			confirmed := t.tracker.ConfirmedPositions(kind.Owner{Zone: p.name})
 			t.mu.Unlock()
 			p.kinds[name].setConfirmed(confirmed)
 		}
@@ -152,10 +152,10 @@ func (g *Global) removeFromTracker(zone string) {
 	}
 }
 
-// Confirmed returns once the proxies of every zone run with the global control plane's rows, as they are stored now or
-// later. If ctx ends first, the error names the pending zones. It waits for a disconnected zone too, until the zone
-// returns, is disabled or is deleted.
-func (g *Global) Confirmed(ctx context.Context, rows ...resource.Key) error {
+// AwaitConfirmed returns once the proxies of every zone run with the global control plane's rows, as they are stored
+// now or later. If ctx ends first, the error names the pending zones. It waits for a disconnected zone too, until the
+// zone returns, is disabled or is deleted.
+func (g *Global) AwaitConfirmed(ctx context.Context, rows ...resource.Key) error {
 	others := make(chan error, 1)
 	go func() { others <- g.awaitReplicas(ctx, rows) }()
 	return errors.Join(g.here(ctx, rows, func(kind.PendingAcks) {}), <-others)
@@ -170,7 +170,7 @@ func (g *Global) Here(ctx context.Context, _ kind.AckClients, rows []resource.Ke
 
 func (g *Global) here(ctx context.Context, rows []resource.Key, pending func(kind.PendingAcks)) error {
 	rows = g.logs.traveling(rows)
-	if err := g.logs.await(ctx, mirror.Stored(rows)); err != nil {
+	if err := g.logs.await(ctx, mirror.RowsOf(rows)); err != nil {
 		return err
 	}
 	for _, row := range rows {
@@ -186,7 +186,7 @@ func (g *Global) confirmed(ctx context.Context, row resource.Key, report func(ki
 	for {
 		moved := t.moved.Next()
 		t.mu.Lock()
-		pending := t.tracker.Pending(kind.Owner{}, head.Seq, kind.MeshOf(row))
+		pending := t.tracker.PendingZones(kind.Owner{}, head.Seq, kind.MeshOf(row))
 		t.mu.Unlock()
 		if len(pending) == 0 {
 			return nil

@@ -134,7 +134,7 @@ func (g *global) start() {
 	keys := pki.NewKeyring(func(key resource.Key) ([]byte, bool) {
 		return signingKey(), key == pki.ZoneRealm.SigningKey("1")
 	})
-	self, instance := replica.Alone(replica.Config{ID: "global"}), uuid.NewString()
+	self, instance := replica.NewSingle(replica.Config{ID: "global"}), uuid.NewString()
 	if g.shared {
 		self, err = replica.Join(ctx, replica.Config{
 			ID: instance, Store: g.rows, Writer: g.writer, Lost: testwait.Timeout, Log: quiet,

@@ -105,7 +105,7 @@ func (z *Zone) Run(ctx context.Context) {
 		k.localAcks = newLocalAcks(z.WaitAcked)
 		// Those may have been stored by an instance that ended before the proxies had acked them.
 		received := z.logs.kinds[k.kind.Describe().Name].rowsWhere(z.isOther)
-		k.localAcks.add(ctx, mirror.Stored(slices.Collect(maps.Keys(received))), zonesync.Position{})
+		k.localAcks.add(ctx, mirror.RowsOf(slices.Collect(maps.Keys(received))), zonesync.Position{})
 		if w := syncDirection(k.kind, kind.Owner{}, z.self()); w.Open() {
 			k.receiver = zonesync.NewReceiver(w)
 		}
@@ -241,7 +241,9 @@ func (k *zoneKind) recordProgress(c *conversation) {
 
 // acked returns whether all other zones have acked the rows of the kind, up to a position of its log.
 func (l *Link) acked(rows []resource.Key, seq uint64) bool {
-	return !slices.ContainsFunc(rows, func(row resource.Key) bool { return l.Sent.Acked.Of(kind.MeshOf(row)) < seq })
+	return !slices.ContainsFunc(rows, func(row resource.Key) bool {
+		return l.Sent.Acked.PositionOf(kind.MeshOf(row)) < seq
+	})
 }
 
 // rejects returns whether global has rejected one of the rows.
@@ -266,12 +268,12 @@ func (z *Zone) Links() map[string]Link {
 	return links
 }
 
-// Confirmed returns once every other zone runs with this zone's rows, as they are stored now or later. If ctx ends
+// AwaitConfirmed returns once every other zone runs with this zone's rows, as they are stored now or later. If ctx ends
 // first, some zone may still run with former rows. It waits for a disconnected zone too, until the zone returns or is
 // deleted.
-func (z *Zone) Confirmed(ctx context.Context, rows ...resource.Key) error {
+func (z *Zone) AwaitConfirmed(ctx context.Context, rows ...resource.Key) error {
 	rows = z.logs.traveling(rows)
-	if err := z.logs.await(ctx, mirror.Stored(rows)); err != nil {
+	if err := z.logs.await(ctx, mirror.RowsOf(rows)); err != nil {
 		return err
 	}
 	var kinds []string

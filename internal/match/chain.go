@@ -52,9 +52,9 @@ func (c *Chains) addRule(at placed) {
 	}
 }
 
-// Of joins the rules of the filter chain with these SNIs: rules without matches, and rules that match one of the SNIs.
-// An entry with an SNI applies where the filter chain has the SNI. It returns nil where no rule applies.
-func (c *Chains) Of(snis []string) *Permissions {
+// PermissionsOf joins the rules of the filter chain with these SNIs: rules without matches, and rules that match one of
+// the SNIs. An entry with an SNI applies where the filter chain has the SNI. It returns nil where no rule applies.
+func (c *Chains) PermissionsOf(snis []string) *Permissions {
 	rules, own := slices.Clip(c.every), false
 	for _, sni := range snis {
 		own = own || c.named[sni]

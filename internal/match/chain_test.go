@@ -82,7 +82,8 @@ func TestRulesOfChains(t *testing.T) {
 			policies := []*resource.Object[kind.MeshTrafficPermission]{
 				kind.MeshTrafficPermissions.Make("default", "p", kind.MeshTrafficPermission{Rules: c.rules}),
 			}
-			if got := describePermissions(PermitChains(policies).Of([]string{apiSNI, newerSNI})); got != c.chain {
+			chain := PermitChains(policies).PermissionsOf([]string{apiSNI, newerSNI})
+			if got := describePermissions(chain); got != c.chain {
 				t.Errorf("of the chain they say %q, want %q", got, c.chain)
 			}
 			if got := describePermissions(Permit(policies)); got != c.inbound {
@@ -100,9 +101,9 @@ func TestChainsDoNotShareTheirOwnRules(t *testing.T) {
 		}),
 	}
 	chains := PermitChains(policies)
-	got := []string{describePermissions(chains.Of([]string{apiSNI})),
-		describePermissions(chains.Of([]string{otherSNI})),
-		describePermissions(chains.Of([]string{newerSNI}))}
+	got := []string{describePermissions(chains.PermissionsOf([]string{apiSNI})),
+		describePermissions(chains.PermissionsOf([]string{otherSNI})),
+		describePermissions(chains.PermissionsOf([]string{newerSNI}))}
 	if want := []string{"a b", "a c", "a"}; !slices.Equal(got, want) {
 		t.Errorf("the chains let in %q, want %q", got, want)
 	}

@@ -25,8 +25,8 @@ type Rule struct {
 	Origin string
 	// IDPattern is the SPIFFE IDs that the match has.
 	kind.IDPattern
-	// Also are further SPIFFE IDs that the rule matches.
-	Also []string
+	// OtherIDs are further SPIFFE IDs that the rule matches.
+	OtherIDs []string
 }
 
 // Permit joins the policies that apply to one section of a proxy. It omits rules and entries with an SNI, which apply

@@ -112,12 +112,12 @@ func (m *Metrics) Commit(b mirror.Batch, now time.Time, took time.Duration) {
 	}
 }
 
-// Acked records that a proxy has ACKed all of its configuration, and for how long an ACK was pending.
-func (m *Metrics) Acked(after time.Duration) { m.ackLatency.Observe(after.Seconds()) }
+// ObserveAck records that a proxy has ACKed all of its configuration, and for how long an ACK was pending.
+func (m *Metrics) ObserveAck(after time.Duration) { m.ackLatency.Observe(after.Seconds()) }
 
-// Drained records removed listeners, the time since they were no longer wanted, and whether every client had ACKed
+// ObserveDrain records removed listeners, the time since they were no longer wanted, and whether every client had ACKed
 // their removal by then.
-func (m *Metrics) Drained(listeners int, after time.Duration, acked bool) {
+func (m *Metrics) ObserveDrain(listeners int, after time.Duration, acked bool) {
 	outcome := "timeout"
 	if acked {
 		outcome = "acked"

@@ -28,8 +28,8 @@ type Rows map[resource.Key]Version
 // Keys returns the keys of the rows, in no order.
 func (r Rows) Keys() []resource.Key { return slices.Collect(maps.Keys(r)) }
 
-// Stored returns rows in the versions that the store has now.
-func Stored(keys []resource.Key) Rows {
+// RowsOf returns rows in the versions that the store has now.
+func RowsOf(keys []resource.Key) Rows {
 	rows := make(Rows, len(keys))
 	for _, key := range keys {
 		rows[key] = Version{}

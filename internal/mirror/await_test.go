@@ -85,7 +85,7 @@ func TestAwaitOfWithheldRows(t *testing.T) {
 		c := &shownCopy{stored: "b", shown: "b", withheld: true}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		rows := mirror.Stored([]resource.Key{kind.Meshes.Key("", "m")})
+		rows := mirror.RowsOf([]resource.Key{kind.Meshes.Key("", "m")})
 		if !slices.Equal(rows.Keys(), []resource.Key{kind.Meshes.Key("", "m")}) {
 			t.Errorf("the keys are %v", rows.Keys())
 		}

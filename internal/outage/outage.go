@@ -154,9 +154,9 @@ func (o *Outage) RenewsUnrecorded() bool {
 	return true
 }
 
-// Ended reports whether the reconciler may write: the store takes writes, and the table has the expiry of
+// HasEnded reports whether the reconciler may write: the store takes writes, and the table has the expiry of
 // certificates that may have been renewed without a record.
-func (o *Outage) Ended() bool {
+func (o *Outage) HasEnded() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := o.now()
@@ -198,8 +198,8 @@ func (o *Outage) record(ctx context.Context, until time.Duration) error {
 	return nil
 }
 
-// Unmarked reports whether no mark of this run or an earlier one is left.
-func (o *Outage) Unmarked() bool {
+// IsUnmarked reports whether no mark of this run or an earlier one is left.
+func (o *Outage) IsUnmarked() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return !o.marked

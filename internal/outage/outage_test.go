@@ -47,7 +47,7 @@ func run(t *testing.T, c Config) *machine {
 	c.Mark = func() error { m.hasMark = m.hasMark || m.markErr == nil; return m.markErr }
 	c.Unmark = func() error { m.hasMark = false; return nil }
 	m.Outage = New(c)
-	m.rows = m.Over(m.disk)
+	m.rows = m.ObserveStore(m.disk)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { m.Run(ctx); close(ended) }()
@@ -87,7 +87,7 @@ func (m *machine) tableHas(until time.Time) {
 func TestAfterAnOutageUnrecordedCertificatesCountFirst(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		m := run(t, Config{})
-		if !m.Ended() {
+		if !m.HasEnded() {
 			t.Fatal("a store that takes writes is not taken as such")
 		}
 		m.disk.Fail(store.ErrFull)
@@ -100,15 +100,15 @@ func TestAfterAnOutageUnrecordedCertificatesCountFirst(t *testing.T) {
 		if !is || time.Since(since) != NoticeAfter || why != store.Why(store.ErrFull) {
 			t.Errorf("the outage began at %v: %q, %v", since, why, is)
 		}
-		if m.Ended() || m.hasMark {
-			t.Errorf("ended: %v, marked: %v", m.Ended(), m.hasMark)
+		if m.HasEnded() || m.hasMark {
+			t.Errorf("ended: %v, marked: %v", m.HasEnded(), m.hasMark)
 		}
 		if !m.RenewsUnrecorded() || !m.hasMark {
 			t.Error("no certificate is renewed, or none after a mark")
 		}
 		advance(day)
-		if m.Ended() || len(m.recorded) != 0 {
-			t.Errorf("during the outage: ended %v, recorded %v", m.Ended(), m.recorded)
+		if m.HasEnded() || len(m.recorded) != 0 {
+			t.Errorf("during the outage: ended %v, recorded %v", m.HasEnded(), m.recorded)
 		}
 		m.disk.Fail(nil)
 		advance(quiet + attemptPeriod)
@@ -118,15 +118,15 @@ func TestAfterAnOutageUnrecordedCertificatesCountFirst(t *testing.T) {
 		if _, _, is := m.Now(); is || m.hasMark || m.RenewsUnrecorded() {
 			t.Error("the outage goes on after a write")
 		}
-		if m.Ended() {
+		if m.HasEnded() {
 			t.Error("it has ended before the table has what was recorded")
 		}
 		m.tableHas(m.last())
-		if m.Ended() {
+		if m.HasEnded() {
 			t.Error("it has ended at once: a write may be of an earlier table")
 		}
 		advance(openDelay)
-		if !m.Ended() {
+		if !m.HasEnded() {
 			t.Error("it has not ended once the table has what was recorded")
 		}
 	})
@@ -137,8 +137,8 @@ func TestAMarkOfAnEarlierRun(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		m := run(t, Config{Marked: true})
 		synctest.Wait()
-		if len(m.recorded) != 1 || m.hasMark || m.Ended() {
-			t.Errorf("recorded %v, marked %v, ended %v", m.recorded, m.hasMark, m.Ended())
+		if len(m.recorded) != 1 || m.hasMark || m.HasEnded() {
+			t.Errorf("recorded %v, marked %v, ended %v", m.recorded, m.hasMark, m.HasEnded())
 		}
 	})
 }
@@ -173,8 +173,8 @@ func TestAReplicaThatIsCutOffEndsToRenew(t *testing.T) {
 			t.Error("certificates are renewed for ever")
 		}
 		other := run(t, Config{Shared: true})
-		if err := other.RecordLost(t.Context()); err != nil || other.Ended() {
-			t.Errorf("recording a lost replica: %v, ended %v", err, other.Ended())
+		if err := other.RecordLost(t.Context()); err != nil || other.HasEnded() {
+			t.Errorf("recording a lost replica: %v, ended %v", err, other.HasEnded())
 		}
 		if last := began.Add(MaxUnrecorded + day); other.recorded[0].Before(last) {
 			t.Errorf("certificates count as valid until %v, want %v", other.recorded[0], last)
@@ -195,7 +195,7 @@ func TestADiskThatIsAlmostFull(t *testing.T) {
 			}
 			advance(2 * time.Second)
 		}
-		if _, _, is := m.Now(); !is || m.Ended() || !m.RenewsUnrecorded() {
+		if _, _, is := m.Now(); !is || m.HasEnded() || !m.RenewsUnrecorded() {
 			t.Error("the outage has ended")
 		}
 		advance(time.Minute)
@@ -219,8 +219,8 @@ func TestASharedStoreThatDeniesOneWrite(t *testing.T) {
 			}
 			advance(time.Second)
 		}
-		if _, _, is := m.Now(); is || !m.Ended() || len(m.recorded) != 0 {
-			t.Errorf("an outage: %v, ended: %v, recorded: %v", is, m.Ended(), m.recorded)
+		if _, _, is := m.Now(); is || !m.HasEnded() || len(m.recorded) != 0 {
+			t.Errorf("an outage: %v, ended: %v, recorded: %v", is, m.HasEnded(), m.recorded)
 		}
 	})
 }

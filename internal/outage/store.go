@@ -8,8 +8,8 @@ import (
 	"weft/resource"
 )
 
-// Over returns a store whose writes go to the one below and are observed.
-func (o *Outage) Over(below store.Store) store.Store { return &observed{below, o} }
+// ObserveStore returns a store whose writes go to the one below and are observed.
+func (o *Outage) ObserveStore(below store.Store) store.Store { return &observed{below, o} }
 
 type observed struct {
 	store.Store

@@ -192,8 +192,8 @@ func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
 	return err == nil
 }
 
-// Signed reports whether the CA signed a certificate.
-func (ca *CA) Signed(c *x509.Certificate) bool { return c.CheckSignatureFrom(ca.chain[0]) == nil }
+// HasSigned reports whether the CA signed a certificate.
+func (ca *CA) HasSigned(c *x509.Certificate) bool { return c.CheckSignatureFrom(ca.chain[0]) == nil }
 
 // NotAfter returns the expiry of the CA. No certificate outlives it.
 func (ca *CA) NotAfter() time.Time { return ca.chain[0].NotAfter }

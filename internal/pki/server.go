@@ -131,7 +131,7 @@ func serverNames(given []string) []string {
 }
 
 func stillValid(cert *x509.Certificate, ca *CA, names []string, now time.Time) bool {
-	if !ca.Signed(cert) || now.Add(serverRenewal).After(cert.NotAfter) {
+	if !ca.HasSigned(cert) || now.Add(serverRenewal).After(cert.NotAfter) {
 		return false
 	}
 	return !slices.ContainsFunc(names, func(name string) bool { return cert.VerifyHostname(name) != nil })

@@ -56,15 +56,15 @@ func (c *DataplaneClaims) hasAddress(address string) bool {
 	})
 }
 
-// Claimed returns the facts of a Dataplane that the token vouches for, sorted.
-func (c *DataplaneClaims) Claimed(o *resource.Object[kind.Dataplane]) []string {
+// ClaimedFacts returns the facts of a Dataplane that the token vouches for, sorted.
+func (c *DataplaneClaims) ClaimedFacts(o *resource.Object[kind.Dataplane]) []string {
 	return slices.DeleteFunc(kind.Facts(o), func(fact string) bool { return !c.Vouches(fact) })
 }
 
-// Entitled returns nil if the token's holder is entitled to an identity that depends on vouched facts of the Dataplane
-// o: the token claims each of them. Facts that an operator vouches for count for a token with the Dataplane's name
-// only. The error names the missing facts, and the command that generates a sufficient token.
-func (c *DataplaneClaims) Entitled(o *resource.Object[kind.Dataplane], rests resource.Vouched) error {
+// CheckEntitlement returns nil if the token's holder is entitled to an identity that depends on vouched facts of the
+// Dataplane o: the token claims each of them. Facts that an operator vouches for count for a token with the Dataplane's
+// name only. The error names the missing facts, and the command that generates a sufficient token.
+func (c *DataplaneClaims) CheckEntitlement(o *resource.Object[kind.Dataplane], rests resource.Vouched) error {
 	missing := slices.DeleteFunc(slices.Concat(rests.Operator, rests.Token), func(fact string) bool {
 		return c.Vouches(fact) || c.Name == o.Name && slices.Contains(rests.Operator, fact)
 	})
@@ -87,7 +87,7 @@ func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator 
 			rests.Token = append(rests.Token, fact)
 		}
 	}
-	return c.Entitled(o, rests)
+	return c.CheckEntitlement(o, rests)
 }
 
 // Replaces returns nil if the token's holder may replace a stored Dataplane. Vouched facts of the stored one must stay,
@@ -97,7 +97,7 @@ func (c *DataplaneClaims) Sections(o *resource.Object[kind.Dataplane], operator 
 // without the name leaves the inbounds as they are, unless it claims what the first one vouched for: otherwise it would
 // bring an address of its own into the services of that one.
 func (c *DataplaneClaims) Replaces(stored, next *resource.Object[kind.Dataplane]) error {
-	has, takesOver := kind.Facts(next), kind.TakesOver(stored, c.Claimed(next))
+	has, takesOver := kind.Facts(next), kind.TakesOver(stored, c.ClaimedFacts(next))
 	for _, fact := range kind.Facts(stored) {
 		vouched := slices.Contains(stored.Vouched.Operator, fact) ||
 			!takesOver && slices.Contains(stored.Vouched.Token, fact)
@@ -153,8 +153,8 @@ func (c *DataplaneClaims) claimsInPlaceOf(f kind.Fact) bool {
 	return c.has(f.Role)
 }
 
-// Unvouched returns the error for facts of a Dataplane without a voucher, with advice.
-func Unvouched(o *resource.Object[kind.Dataplane], missing []string) error {
+// ErrorOfUnvouched returns the error for facts of a Dataplane without a voucher, with advice.
+func ErrorOfUnvouched(o *resource.Object[kind.Dataplane], missing []string) error {
 	return fmt.Errorf("neither the token of the Dataplane nor an operator vouches for %s; make a token that does "+
 		"with `%s`, or write the Dataplane through the API",
 		factsText(missing), tokenCommand(o, missing))

@@ -248,10 +248,10 @@ type Matched struct {
 	Parts []Part // ascending: a later one overrides
 }
 
-// At returns the parts of rules about the callers of one place, with matches by SPIFFE ID alone: of an inbound, without
-// SNIs, or of a chain of a zone egress with its SNIs. They keep the order of the sorted parts, and parts with an SNI
-// follow the others with the same SPIFFE ID.
-func At(parts []Part, snis []string) []Part {
+// PartsOfPlace returns the parts of rules about the callers of one place, with matches by SPIFFE ID alone: of an
+// inbound, without SNIs, or of a chain of a zone egress with its SNIs. They keep the order of the sorted parts, and
+// parts with an SNI follow the others with the same SPIFFE ID.
+func PartsOfPlace(parts []Part, snis []string) []Part {
 	var at []Part
 	for _, part := range parts {
 		if part.To == nil && (part.Match.SNI == "" || slices.Contains(snis, part.Match.SNI)) {

@@ -98,7 +98,7 @@ func verdict(g proxy.Guard, id string) string {
 		result string
 	}{{p.Deny, denied}, {p.ShadowDeny, allowed}, {p.Allow, allowed}} {
 		for _, rule := range list.rules {
-			if rule.Has(id) || slices.Contains(rule.Also, id) {
+			if rule.Has(id) || slices.Contains(rule.OtherIDs, id) {
 				return list.result + " by " + rule.Origin
 			}
 		}

@@ -129,8 +129,8 @@ type Resource struct {
 type Configs interface {
 	// Own returns the resources that belong to one proxy alone.
 	Own(r *table.Reader, key state.ProxyKey) []*xds.Resource
-	// Shared returns the resources that proxies with the same group, roles and excluded listeners share.
-	Shared(r *table.Reader, p *proxy.Proxy) []*xds.Resource
+	// SharedResources returns the resources that proxies with the same group, roles and excluded listeners share.
+	SharedResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource
 }
 
 // sharedKey has what the shared resources of a proxy depend on.
@@ -143,7 +143,7 @@ func keyOf(p *proxy.Proxy) sharedKey {
 	if p == nil {
 		return sharedKey{}
 	}
-	return sharedKey{p.Group, fmt.Sprint(p.Passes), fmt.Sprint(p.Forwards), fmt.Sprint(p.IsEgress),
+	return sharedKey{p.Group, fmt.Sprint(p.Passes), fmt.Sprint(p.Forwards), fmt.Sprint(p.EgressGroups),
 		fmt.Sprint(p.Excluded)}
 }
 
@@ -371,7 +371,7 @@ func (c *comparer) sharedOf(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	if p == nil {
 		return nil
 	}
-	return c.configs.Shared(r, p)
+	return c.configs.SharedResources(r, p)
 }
 
 // reached returns the destinations that a proxy reaches.

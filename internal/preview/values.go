@@ -34,7 +34,7 @@ func effective(g *graph.State, s *table.Snapshot, change *Change) []resource.Any
 		}
 	}
 	for _, of := range slices.Sorted(maps.Keys(g.Tables.PolicyRows)) {
-		for o := range g.Tables.From(s, of, "", "") {
+		for o := range g.Tables.ResourcesAfter(s, of, "", "") {
 			if !slices.Contains(changed, o.Key()) {
 				add(o)
 			}
@@ -74,7 +74,7 @@ func (c *comparer) sent(r *table.Reader, p *proxy.Proxy) map[traffic]proxy.Polic
 	}
 	for _, group := range p.Passes {
 		for _, route := range c.state.ZoneProxies.SNIRoutes.Get(r, group.Mesh) {
-			sent[traffic{route.Destination.On(""), true}] = group.Policies
+			sent[traffic{route.Destination.WithLocality(""), true}] = group.Policies
 		}
 	}
 	for i := range p.Chains {
@@ -104,7 +104,7 @@ func (c *comparer) merged(r *table.Reader, policies proxy.PolicySet,
 	if policies == (proxy.PolicySet{}) {
 		return nil
 	}
-	return c.state.Proxies.Merged(r, proxy.EffectiveKey{Policies: policies, Destination: d})
+	return c.state.Proxies.MergedConfs(r, proxy.EffectiveKey{Policies: policies, Destination: d})
 }
 
 // ownValues compares the effective confs of rules, by section and match, and of confs about the whole proxy. The

@@ -63,7 +63,7 @@ func (s *Stage) affinityServed(r *table.Reader, key AffinityKey) []string {
 	values := map[string]bool{}
 	for _, of := range s.services.Destinations.Get(r, key.Mesh) {
 		for _, port := range s.services.Ports.Get(r, of) {
-			to := of.At(port)
+			to := of.WithPort(port)
 			if !slices.Contains(service.AffinityLabels(s.ConfsOf(r, key.Policies, to)), key.Label) {
 				continue
 			}

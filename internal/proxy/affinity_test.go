@@ -179,8 +179,8 @@ func TestEndpointGroupsOfAClient(t *testing.T) {
 		"client-4": ":1[10.0.0.5 10.0.0.6 10.0.0.7]",
 	} {
 		group := s.Proxies.Proxy.Get(r, dataplaneKey(client)).Group
-		d := s.Services.DestinationOf(r, to).With(service.EffectiveOf(s.Proxies.ConfsOf(r, group.Policies, to)))
-		e := s.Services.Viewed(r, s.Services.Near(r, d.Lists(false)[0], group.Affinity))
+		d := s.Services.DestinationOf(r, to).WithConfs(service.EffectiveOf(s.Proxies.ConfsOf(r, group.Policies, to)))
+		e := s.Services.EndpointsOfList(r, s.Services.ListFor(r, d.Lists(false)[0], group.Affinity))
 		var got []string
 		for i, g := range e.Groups {
 			var addresses []string

@@ -30,8 +30,8 @@ func (s *Stage) conflicts(r *table.Reader, key PoliciesKey) []Conflict {
 	for _, set := range s.OutboundSets.Get(r, key.Mesh) {
 		for _, of := range s.services.Destinations.Get(r, key.Mesh) {
 			for _, port := range s.services.Ports.Get(r, of) {
-				to := of.At(port)
-				for _, rejected := range s.Merged(r, EffectiveKey{set, to})[key.Kind].Rejected {
+				to := of.WithPort(port)
+				for _, rejected := range s.MergedConfs(r, EffectiveKey{set, to})[key.Kind].Rejected {
 					found[Conflict{rejected, to}] = true
 				}
 			}

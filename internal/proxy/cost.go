@@ -108,7 +108,7 @@ func (s *Stage) endpointsAbout(r *table.Reader, mesh string, to *policy.To) int 
 	sum := 0
 	add := func(port service.DestinationKey) {
 		if port.Kind == service.MultiZoneService {
-			port = port.On(service.LocalLocality)
+			port = port.WithLocality(service.LocalLocality)
 		}
 		n := 0
 		if endpoints := s.services.EndpointsOf(r, port); endpoints != nil {
@@ -126,7 +126,7 @@ func (s *Stage) endpointsAbout(r *table.Reader, mesh string, to *policy.To) int 
 	if to.Kind == policy.ToMesh {
 		for _, of := range s.services.Destinations.Get(r, mesh) {
 			for _, port := range s.services.Ports.Get(r, of) {
-				add(of.At(port))
+				add(of.WithPort(port))
 			}
 		}
 	}

@@ -49,9 +49,9 @@ func (s *Stage) draining(r *table.Reader, key state.ProxyKey) []string {
 	return append(gone, s.zoneProxies.DrainingEgresses(r, key, n.ZoneEgress, &serving.Spec)...)
 }
 
-// Unserved returns whether an agent reports on a proxy, and its listener status lacks an inbound or a section of its
-// resource.
-func (s *Stage) Unserved(r *table.Reader, key state.ProxyKey) bool {
+// LacksListeners returns whether an agent reports on a proxy, and its listener status lacks an inbound or a section of
+// its resource.
+func (s *Stage) LacksListeners(r *table.Reader, key state.ProxyKey) bool {
 	serving, ok := s.state.ListenerStatus(r, key)
 	n, there := s.state.Networking(r, key)
 	if !ok || !there || serving.Spec.Run == "" {

@@ -15,9 +15,9 @@ type EffectiveKey struct {
 	Destination service.DestinationKey // without a locality
 }
 
-// Merged returns the effective confs of the traffic to a destination with their origins, by kind. Kinds without a conf
-// about it, and those of routes, are absent.
-func (s *Stage) Merged(r *table.Reader, key EffectiveKey) map[string]policy.Merged {
+// MergedConfs returns the effective confs of the traffic to a destination with their origins, by kind. Kinds without a
+// conf about it, and those of routes, are absent.
+func (s *Stage) MergedConfs(r *table.Reader, key EffectiveKey) map[string]policy.Merged {
 	return s.merged(r, key, nil)
 }
 

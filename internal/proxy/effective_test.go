@@ -120,7 +120,7 @@ func TestEffectiveTimeouts(t *testing.T) {
 			s := timeoutWorld(c.rows...)
 			r := table.Eval(s.Tables.DB.Snapshot())
 			set := s.Proxies.Proxy.Get(r, dataplaneKey("web-1")).Group.Policies
-			merged := s.Proxies.Merged(r, proxy.EffectiveKey{Policies: set, Destination: c.to})
+			merged := s.Proxies.MergedConfs(r, proxy.EffectiveKey{Policies: set, Destination: c.to})
 			if got := shown(s, r, set, c.to); got != c.want {
 				t.Errorf("the effective timeouts are %s, want %s (%v)", got, c.want, merged)
 			}
@@ -140,7 +140,7 @@ func shadow(o resource.Any) resource.Any {
 
 // shown lists the values of the effective timeouts, each with the item that it is from.
 func shown(s *graph.State, r *table.Reader, set proxy.PolicySet, to service.DestinationKey) string {
-	merged, ok := s.Proxies.Merged(r, proxy.EffectiveKey{Policies: set, Destination: to})[kind.MeshTimeouts.Name]
+	merged, ok := s.Proxies.MergedConfs(r, proxy.EffectiveKey{Policies: set, Destination: to})[kind.MeshTimeouts.Name]
 	if !ok {
 		return s.Proxies.ConfsOf(r, set, to).String()
 	}

@@ -58,7 +58,7 @@ func (s *Stage) egressChains(r *table.Reader, dp *resource.Object[kind.Dataplane
 	}
 	section := cmp.Or(sections[0].Name, fmt.Sprint(sections[0].Port))
 	p.Chains = s.chains(r, p.Key.Mesh, p.Key, section, p.Group.Source)
-	p.IsEgress = []EgressGroup{s.egressGroup(r, p.Key, p.Key.Mesh, p.Chains)}
+	p.EgressGroups = []EgressGroup{s.egressGroup(r, p.Key, p.Key.Mesh, p.Chains)}
 }
 
 // zoneEgressChains adds the filter chains of external services to the proxy of a ZoneEgress, for every mesh whose
@@ -77,7 +77,7 @@ func (s *Stage) zoneEgressChains(r *table.Reader, section *kind.ZoneEgressSectio
 			chains := s.chains(r, mesh, p.Key, "", s.inMesh(r, mesh, from))
 			p.Chains = append(p.Chains, chains...)
 			s.forwards(r, mesh, p)
-			p.IsEgress = append(p.IsEgress, s.egressGroup(r, p.Key, mesh, chains))
+			p.EgressGroups = append(p.EgressGroups, s.egressGroup(r, p.Key, mesh, chains))
 			p.patch(mesh, s.wholeProxyConfs(r, WholeKey{mesh, p.Key}).Patch)
 		}
 	}
@@ -109,7 +109,7 @@ func (s *Stage) chains(
 	extended := map[*match.Permissions]bool{} // chains share them
 	var chains []EgressChain
 	for _, service := range s.zoneProxies.EgressServices.Get(r, mesh) {
-		permissions := cmp.Or(rules.Of(service.SNIs), unreached)
+		permissions := cmp.Or(rules.PermissionsOf(service.SNIs), unreached)
 		if !extended[permissions] {
 			extended[permissions] = true
 			s.identity.ExtendRules(r, mesh, permissions)

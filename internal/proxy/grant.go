@@ -98,7 +98,7 @@ func (g *grantSought) ofNamespace() bool {
 }
 
 func (g *grantSought) ofOperator() bool {
-	return slices.Contains(g.OperatorGrants.Get(g.r, g.to.Mesh), OperatorGrant{g.from, g.to.At(0)})
+	return slices.Contains(g.OperatorGrants.Get(g.r, g.to.Mesh), OperatorGrant{g.from, g.to.WithPort(0)})
 }
 
 // advice returns the reason, with the grant to write.
@@ -157,7 +157,7 @@ func (s *Stage) grantsOfPart(r *table.Reader, of resource.Any, part *policy.Part
 				continue
 			}
 			for _, namespace := range namespaces {
-				grants = append(grants, OperatorGrant{namespace, to.At(0)})
+				grants = append(grants, OperatorGrant{namespace, to.WithPort(0)})
 			}
 		}
 	}

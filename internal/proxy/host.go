@@ -27,7 +27,7 @@ func (s *Stage) hosts(r *table.Reader, of HostsKey) []service.Host {
 	var hosts []service.Host
 	var last service.DestinationKey
 	for _, key := range s.Reached.Get(r, of.ReachKey) {
-		if key = key.Of(); key == last { // the ports of a destination follow each other
+		if key = key.ServiceKey(); key == last { // the ports of a destination follow each other
 			continue
 		}
 		last = key

@@ -41,9 +41,9 @@ type Proxy struct {
 	// Egresses are the listeners for connections to external services, Chains their filter chains in the order of their
 	// keys, and IsEgress the meshes of these services, sorted, with the policies about them. A proxy without an
 	// identity has none: its clients could not authenticate it.
-	Egresses []EgressListener
-	Chains   []EgressChain
-	IsEgress []EgressGroup
+	Egresses     []EgressListener
+	Chains       []EgressChain
+	EgressGroups []EgressGroup
 	// Forwards are the meshes, sorted, of whose SNIs a zone egress forwards connections to other zones. One whose
 	// section was removed does so while it drains.
 	Forwards []ZoneGroup

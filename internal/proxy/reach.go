@@ -90,7 +90,7 @@ func (s *Stage) reached(r *table.Reader, reach ReachKey) []service.DestinationKe
 		for _, service := range services {
 			for _, port := range s.services.Ports.Get(r, service) {
 				if wanted == 0 || wanted == port {
-					keys = append(keys, service.At(port))
+					keys = append(keys, service.WithPort(port))
 				}
 			}
 		}
@@ -200,7 +200,7 @@ func (s *Stage) backendOf(r *table.Reader, mesh string, out *kind.Outbound) (ser
 	for _, service := range services {
 		for _, port := range s.services.Ports.Get(r, service) {
 			if wanted == 0 || wanted == port {
-				return service.At(port), true
+				return service.WithPort(port), true
 			}
 		}
 	}

@@ -128,7 +128,7 @@ func (s *Stage) partsAt(r *table.Reader, of string, at PlaceKey) []policy.Part {
 	}
 	parts = slices.DeleteFunc(parts, func(p policy.Part) bool { return p.To != nil })
 	policy.Sort(parts)
-	return policy.At(parts, strings.Split(at.SNIs, ","))
+	return policy.PartsOfPlace(parts, strings.Split(at.SNIs, ","))
 }
 
 // received returns the effective confs of the traffic at a place, by value: a changed origin leaves them equal.

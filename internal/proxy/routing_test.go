@@ -435,13 +435,13 @@ func TestPrioritiesWithoutServers(t *testing.T) {
 		"api": "[] [] [192.168.0.2]",
 		"db":  "[] [192.168.0.3] [192.168.0.2]",
 	} {
-		d := *s.Services.DestinationOf(r, service.MultiZoneKey("default", name).At(80))
+		d := *s.Services.DestinationOf(r, service.MultiZoneKey("default", name).WithPort(80))
 		d.Effective.LoadBalancing.LocalityAwareness = &kind.LocalityAwareness{
 			CrossZone: &kind.CrossZone{Failover: []kind.Failover{to("north"), to("west")}}}
 		var priorities []string
 		for _, list := range d.Lists(true) {
 			var addresses []string
-			for _, e := range s.Services.Viewed(r, list).Endpoints {
+			for _, e := range s.Services.EndpointsOfList(r, list).Endpoints {
 				addresses = append(addresses, e.Address)
 			}
 			priorities = append(priorities, fmt.Sprint(addresses))

@@ -111,7 +111,7 @@ func (p *Proxy) PoliciesTo(to service.DestinationKey) PolicySet {
 		return PolicySet{}
 	}
 	for i := range p.Chains {
-		if to.Locality == service.ExternalLocality && p.Chains[i].Key == to.On("") {
+		if to.Locality == service.ExternalLocality && p.Chains[i].Key == to.WithLocality("") {
 			return p.Chains[i].Policies
 		}
 	}

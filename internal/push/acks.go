@@ -112,7 +112,7 @@ func (p *pendingParts) set(part *kind.PendingAcks, pending kind.PendingAcks) {
 // instance that it waits for.
 func (a *Acks) Here(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 	pending func(kind.PendingAcks)) error {
-	revision, err := a.catchUp(ctx, mirror.Stored(rows))
+	revision, err := a.catchUp(ctx, mirror.RowsOf(rows))
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (a *Acks) confirmed(ctx context.Context, rows []resource.Key) error {
 	if a.callbacks.Zones == nil {
 		return nil
 	}
-	return a.callbacks.Zones.Confirmed(ctx, rows...)
+	return a.callbacks.Zones.AwaitConfirmed(ctx, rows...)
 }
 
 // atOtherInstance reports whether another instance has the stream of a proxy, and waits for it.

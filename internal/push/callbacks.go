@@ -77,9 +77,9 @@ type Replicas interface {
 
 // Zones are the other zones of the mesh.
 type Zones interface {
-	// Confirmed returns once every other zone applies the present state of rows of this one, or their absence, or when
-	// ctx ends. The error then names the zones that have not confirmed.
-	Confirmed(ctx context.Context, rows ...resource.Key) error
+	// AwaitConfirmed returns once every other zone applies the present state of rows of this one, or their absence, or
+	// when ctx ends. The error then names the zones that have not confirmed.
+	AwaitConfirmed(ctx context.Context, rows ...resource.Key) error
 }
 
 // RemoveListeners removes listeners, by "address:port", from the listener status of a Dataplane.

@@ -151,9 +151,9 @@ func (rows Rows) trusted(r *table.Reader, mesh, domain string) []kind.Cause {
 // configuring returns those of a set of policies that configure or route the traffic to a destination, by kind and
 // name.
 func (rows Rows) configuring(r *table.Reader, policies proxy.PolicySet, to service.DestinationKey) []kind.Cause {
-	of := proxy.EffectiveKey{Policies: policies, Destination: to.On("")}
+	of := proxy.EffectiveKey{Policies: policies, Destination: to.WithLocality("")}
 	var causes []kind.Cause
-	for _, merged := range rows.state.Proxies.Merged(r, of) {
+	for _, merged := range rows.state.Proxies.MergedConfs(r, of) {
 		for _, part := range merged.Parts {
 			causes = append(causes, kind.Cause{Kind: part.Policy.Kind, Name: part.Policy.Name})
 		}

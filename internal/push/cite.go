@@ -25,8 +25,8 @@ func (w *world) cite(from state.ProxyKey, e *envoysim.Explanation) {
 	if p == nil || !ok {
 		return
 	}
-	c := &citation{w, proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to.On("")}, e, nil}
-	c.confs = w.config.state.Proxies.Merged(w.r, c.key)
+	c := &citation{w, proxy.EffectiveKey{Policies: p.Group.Policies, Destination: to.WithLocality("")}, e, nil}
+	c.confs = w.config.state.Proxies.MergedConfs(w.r, c.key)
 	if c.key.Policies.Routes() {
 		c.route()
 	}
@@ -63,7 +63,7 @@ func (w *world) citeServers(client []string, endpoints []envoysim.EndpointVerdic
 		if err != nil || failed != nil || v.Ingress != nil || v.Egress != nil || !v.Allowed {
 			continue
 		}
-		key, ok := w.At(address, uint32(port))
+		key, ok := w.ProxyAt(address, uint32(port))
 		if p := w.config.state.Proxies.Proxy.Get(w.r, key); ok && p != nil {
 			for j := range p.Listeners {
 				if l := &p.Listeners[j]; l.Address == address && l.Port == uint32(port) {
@@ -213,8 +213,8 @@ func (c *citation) setting(s *envoysim.Setting) {
 		if !ok {
 			return
 		}
-		confs = c.config.state.Proxies.Merged(c.r,
-			proxy.EffectiveKey{Policies: c.key.Policies, Destination: backend.On("")})
+		confs = c.config.state.Proxies.MergedConfs(c.r,
+			proxy.EffectiveKey{Policies: c.key.Policies, Destination: backend.WithLocality("")})
 	}
 	conf, ok := confs[of]
 	if !ok {

@@ -183,7 +183,8 @@ func (c *config) makeClusters(r *table.Reader, key clustersKey) *outbound {
 		return &outbound{}
 	}
 	by := service.EffectiveOf(key.confs)
-	return &outbound{inOrder(envoy.Clusters(d.With(by), key.secured, key.source)), d.With(by).Lists(key.secured)}
+	d = d.WithConfs(by)
+	return &outbound{inOrder(envoy.Clusters(d, key.secured, key.source)), d.Lists(key.secured)}
 }
 
 // makeOutbound returns the listeners and the route of a destination, and its own clusters, also where the route leads
@@ -212,11 +213,11 @@ func (c *config) routeOf(r *table.Reader, to service.DestinationKey, value servi
 	if route == nil {
 		return nil
 	}
-	return route.With(service.EffectiveOf(confs))
+	return route.WithConfs(service.EffectiveOf(confs))
 }
 
 func (c *config) makeAssignment(r *table.Reader, list service.List) *xds.Resource {
-	return envoy.Assignment(c.state.Services.Viewed(r, list))
+	return envoy.Assignment(c.state.Services.EndpointsOfList(r, list))
 }
 
 func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
@@ -226,7 +227,7 @@ func (c *config) makeBundles(r *table.Reader, mesh string) []*xds.Resource {
 }
 
 func (c *config) makeDenyEvicted(r *table.Reader, mesh string) []*xds.Resource {
-	return envoy.Evicted(mesh, c.state.Identity.EvictedSANs.Get(r, mesh))
+	return envoy.EvictionFilters(mesh, c.state.Identity.EvictedSANs.Get(r, mesh))
 }
 
 // clustersKey returns the key of the clusters by which a group reaches a destination, with the confs of the group's
@@ -282,7 +283,7 @@ func (c *config) outboundKeys(r *table.Reader, group proxy.Group, d service.Dest
 func (c *config) outboundOf(r *table.Reader, group proxy.Group, of any) *outbound {
 	key := patchedKey{of, group.Patch}
 	o := c.generated(r, key)
-	if o != nil && (group.Machine != "" && len(o.lists) > 0 || slices.ContainsFunc(o.lists, service.List.Grouped)) {
+	if o != nil && (group.Machine != "" && len(o.lists) > 0 || slices.ContainsFunc(o.lists, service.List.IsGrouped)) {
 		return c.near.Get(r, nearKey{key, group.Affinity, group.Machine})
 	}
 	return o
@@ -295,7 +296,7 @@ func (c *config) makeNear(r *table.Reader, key nearKey) *outbound {
 	}
 	near := &outbound{resources: o.resources}
 	for _, list := range o.lists {
-		near.lists = append(near.lists, c.state.Services.Near(r, list, key.clients).OnMachines(key.machine))
+		near.lists = append(near.lists, c.state.Services.ListFor(r, list, key.clients).OnMachines(key.machine))
 	}
 	return near
 }
@@ -365,7 +366,7 @@ func (c *config) makeIngress(r *table.Reader, group proxy.ZoneGroup) Shared[sniR
 func (c *config) sniRouteKeys(r *table.Reader, sniRoutes []zoneproxy.SNIRoute, policies proxy.PolicySet) []any {
 	var keys []any
 	for _, p := range sniRoutes {
-		confs := c.state.Proxies.ConfsOf(r, policies, p.Destination.On(""))
+		confs := c.state.Proxies.ConfsOf(r, policies, p.Destination.WithLocality(""))
 		keys = append(keys, sniRouteKey{envoy.SNIRouteCluster(p), confs})
 	}
 	return keys
@@ -420,7 +421,7 @@ func (c *config) upstreamKeys(r *table.Reader, group proxy.EgressGroup) []any {
 	var keys []any
 	add := func(to service.DestinationKey, confs policy.Confs) {
 		sent := c.state.Proxies.ConfsOf(r, group.Policies, to)
-		keys = append(keys, upstreamKey{externalRouteKey{to.On(service.ExternalLocality), confs}, sent,
+		keys = append(keys, upstreamKey{externalRouteKey{to.WithLocality(service.ExternalLocality), confs}, sent,
 			group.Machine})
 	}
 	if group.Of == (state.ProxyKey{}) {
@@ -470,7 +471,7 @@ func (c *config) ownResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	for i := range p.Chains {
 		resources = append(resources, envoy.ChainResources(&p.Chains[i])...)
 		resources = append(resources, c.externalRoute.Get(r,
-			externalRouteKey{p.Chains[i].Key.On(service.ExternalLocality), p.Chains[i].Confs}))
+			externalRouteKey{p.Chains[i].Key.WithLocality(service.ExternalLocality), p.Chains[i].Confs}))
 	}
 	if p.Capture != nil {
 		resources = append(resources, c.captures.Get(r, *p.Capture)...)

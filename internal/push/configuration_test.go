@@ -93,7 +93,7 @@ func meaning(t *testing.T, hub *Hub, keys []state.ProxyKey) string {
 	)
 	for _, service := range services {
 		for _, port := range hub.state.Services.Ports.Get(r, service) {
-			key := service.At(port)
+			key := service.WithPort(port)
 			fmt.Fprintf(&out, "--- # destination %s\n%s", key, values(t, hub.state.Services.Destination.Get(r, key)))
 			fmt.Fprintf(&out, "--- # endpoints of %s\n%s", key, values(t, hub.state.Services.EndpointsOf(r, key)))
 		}

@@ -91,7 +91,7 @@ func (d *Drains) Open() int {
 func (d *Drains) follow(put []resource.Any, removed []resource.Key, commits []*table.Changes, _ time.Time) {
 	draining := d.state.Proxies.Draining
 	for _, changes := range commits {
-		for key, listeners := range table.Changed(draining, changes) {
+		for key, listeners := range table.ChangedValues(draining, changes) {
 			d.drain(key, listeners)
 		}
 	}

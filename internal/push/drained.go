@@ -10,14 +10,14 @@ import (
 	"weft/resource"
 )
 
-// Drained returns once a drain is complete, or ctx ends. The proxy is then in no endpoint list and, where it is a zone
-// proxy, dialed by no zone, and every client of every instance and zone has acked that. Clients that disconnect
+// AwaitDrain returns once a drain is complete, or ctx ends. The proxy is then in no endpoint list and, where it is a
+// zone proxy, dialed by no zone, and every client of every instance and zone has acked that. Clients that disconnect
 // meanwhile are not waited for.
-func (a *Acks) Drained(ctx context.Context, key state.ProxyKey) error {
+func (a *Acks) AwaitDrain(ctx context.Context, key state.ProxyKey) error {
 	revision, err := a.await(ctx, func(r *table.Reader) bool {
 		serving, ok := a.state.Tables.ListenerStatus(r, key)
-		return (!ok || serving.Spec.Draining) && !a.state.ZoneProxies.Told(r, key) &&
-			!a.state.ZoneProxies.Offered(r, key)
+		return (!ok || serving.Spec.Draining) && !a.state.ZoneProxies.IsAnnouncedIngress(r, key) &&
+			!a.state.ZoneProxies.IsAnnouncedEgress(r, key)
 	})
 	if err != nil {
 		return err

@@ -41,7 +41,7 @@ func (n *groupNames) leave(group proxy.Group) {
 // changes reports whether a commit changes or removes host names that agents have. An agent is sent all names at once,
 // so the names that wait are published before.
 func (n *groupNames) changes(changes *table.Changes) bool {
-	for group, names := range table.Changed(n.derived, changes) {
+	for group, names := range table.ChangedValues(n.derived, changes) {
 		if names != nil && !names.onlyAdds(n.sent[group]) {
 			return true
 		}
@@ -53,7 +53,7 @@ func (n *groupNames) changes(changes *table.Changes) bool {
 // wait while resources of their group wait, since an application that resolves a name may dial it.
 func (n *groupNames) publish(changes *table.Changes) map[proxy.Group]*HostNames {
 	changed := map[proxy.Group]*HostNames{}
-	for group, names := range table.Changed(n.derived, changes) {
+	for group, names := range table.ChangedValues(n.derived, changes) {
 		if n.sets.waits(group) {
 			n.late[group] = true
 			continue

@@ -8,7 +8,7 @@ import (
 	"weft/internal/wait"
 )
 
-// Additions merges what a proxy group is only given more of: endpoints, services and their host names. The first
+// AdditionBatcher merges what a proxy group is only given more of: endpoints, services and their host names. The first
 // addition is published at once and begins a round: half of the streams have to ack it, and a pause follows until
 // nothing has been added for as long as the acks took, at most [pauseFactor] times as long. What is added meanwhile is
 // published together at the end, which begins the next round. While the number of proxies grows, the pause is not ended
@@ -17,16 +17,16 @@ import (
 // Nothing else waits. A commit that removes or changes anything that groups share is published at once with all that
 // waits, so that no removal overtakes an earlier addition. A commit that moves a proxy to another group is too. (ADR
 // 44.)
-type Additions struct {
+type AdditionBatcher struct {
 	*published // its lock guards the rest
 	callbacks  *Callbacks
-	late       late
+	pending    pendingAdditions
 	open       bool           // a round is under way
 	ended      wait.Broadcast // of each round
 }
 
-// late has the additions that wait. The lock of the table's writer guards it.
-type late interface {
+// pendingAdditions has the additions that wait. The lock of the table's writer guards it.
+type pendingAdditions interface {
 	// waits reports whether any addition waits.
 	waits() bool
 	// latest returns the time at which an addition was the last to begin to wait.
@@ -51,15 +51,15 @@ const (
 	growthFactor = 1.25
 )
 
-// growsLater returns whether additions to a group may wait. Additions to the group of a ZoneEgress, which belongs to no
-// mesh and has no assignments, may not.
-func growsLater(group proxy.Group) bool { return group.Mesh != "" }
+// mayDelayAdditions returns whether additions to a group may wait. Additions to the group of a ZoneEgress, which
+// belongs to no mesh and has no assignments, may not.
+func mayDelayAdditions(group proxy.Group) bool { return group.Mesh != "" }
 
 // Await returns once no addition waits, or ctx ends. It returns false where none has waited.
-func (a *Additions) Await(ctx context.Context) (waited bool) {
+func (a *AdditionBatcher) Await(ctx context.Context) (waited bool) {
 	for {
 		a.mu.Lock()
-		waits, ended := a.open && a.late.waits(), a.ended.Next()
+		waits, ended := a.open && a.pending.waits(), a.ended.Next()
 		a.mu.Unlock()
 		if !waits {
 			return waited
@@ -75,7 +75,7 @@ func (a *Additions) Await(ctx context.Context) (waited bool) {
 
 // begin begins a round with what was added at a revision, unless one is under way. Without a wait for streams there are
 // no rounds.
-func (a *Additions) begin(revision uint64) {
+func (a *AdditionBatcher) begin(revision uint64) {
 	if a.callbacks.HalfAcked == nil || a.open {
 		return
 	}
@@ -84,8 +84,8 @@ func (a *Additions) begin(revision uint64) {
 }
 
 // round waits until the additions of a revision may be followed by further ones, and publishes those.
-func (a *Additions) round(revision uint64) {
-	a.lasts(revision)
+func (a *AdditionBatcher) round(revision uint64) {
+	a.awaitRound(revision)
 	if a.callbacks.ctx.Err() != nil {
 		return
 	}
@@ -95,17 +95,17 @@ func (a *Additions) round(revision uint64) {
 }
 
 // end ends a round, and publishes all additions that wait, which begins the next one.
-func (a *Additions) end() {
+func (a *AdditionBatcher) end() {
 	a.open = false
-	if revision, changed := a.late.publishLate(); changed {
+	if revision, changed := a.pending.publishLate(); changed {
 		a.begin(revision)
 	}
 	a.ended.Send()
 }
 
-// lasts returns at the end of a round that began with a revision: after the acks and the pause, after
+// awaitRound returns at the end of a round that began with a revision: after the acks and the pause, after
 // [longestSilence] without the ack of any response, at its bound, or with the hub.
-func (a *Additions) lasts(revision uint64) {
+func (a *AdditionBatcher) awaitRound(revision uint64) {
 	ctx, cancel := context.WithCancel(a.callbacks.ctx)
 	defer cancel()
 	began, before := time.Now(), a.proxies()
@@ -129,9 +129,9 @@ func (a *Additions) lasts(revision uint64) {
 	took := acked.Sub(began)
 	pause := time.NewTimer(pauseFactor * took)
 	defer pause.Stop()
-	for rests := took; rests > 0; rests = took - time.Since(a.last(acked)) {
+	for remaining := took; remaining > 0; remaining = took - time.Since(a.last(acked)) {
 		select {
-		case <-time.After(rests):
+		case <-time.After(remaining):
 		case <-pause.C:
 			connected := a.proxies()
 			if float64(connected) < growthFactor*float64(before) {
@@ -146,22 +146,22 @@ func (a *Additions) lasts(revision uint64) {
 }
 
 // bound is how long a round may last with the proxies that are connected now.
-func (a *Additions) bound() time.Duration {
+func (a *AdditionBatcher) bound() time.Duration {
 	return max(longestRound, time.Duration(a.proxies())*roundEach)
 }
 
 // proxies returns the number of proxies in use.
-func (a *Additions) proxies() int {
+func (a *AdditionBatcher) proxies() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.late.proxies()
+	return a.pending.proxies()
 }
 
 // last is when the last addition began to wait, or a later time.
-func (a *Additions) last(after time.Time) time.Time {
+func (a *AdditionBatcher) last(after time.Time) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if latest := a.late.latest(); latest.After(after) {
+	if latest := a.pending.latest(); latest.After(after) {
 		return latest
 	}
 	return after

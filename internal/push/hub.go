@@ -29,7 +29,7 @@ type Hub struct {
 	Rows      Rows
 	Inspector *Inspector
 	Proxies   *Proxies
-	Additions *Additions
+	Additions *AdditionBatcher
 	Acks      *Acks
 	Drains    *Drains
 
@@ -48,9 +48,9 @@ func NewHub(g *graph.State, catalog *xds.Catalog, log *slog.Logger) *Hub {
 	sets := newResourceSets(c, catalog)
 	names := newGroupNames(c, sets)
 	proxies := newProxies(p, c, sets, names)
-	additions := &Additions{published: p, callbacks: callbacks}
+	additions := &AdditionBatcher{published: p, callbacks: callbacks}
 	publisher := &publisher{sets: sets, hostNames: names, used: proxies, additions: additions}
-	additions.late = publisher
+	additions.pending = publisher
 	removals := newRemovals(g)
 	acks := &Acks{published: p, proxies: proxies, removals: removals, callbacks: callbacks}
 	h := &Hub{

@@ -174,7 +174,7 @@ type confirmOnDemand struct {
 	confirm chan struct{}
 }
 
-func (a confirmOnDemand) Confirmed(ctx context.Context, rows ...resource.Key) error {
+func (a confirmOnDemand) AwaitConfirmed(ctx context.Context, rows ...resource.Key) error {
 	select {
 	case a.rows <- rows:
 	case <-ctx.Done():
@@ -240,7 +240,7 @@ func TestADrainingIngressWaitsForOtherZones(t *testing.T) {
 	key := state.ProxyKey{Mesh: mesh, Name: "ingress"}
 	put(hub, zoneIngressOf("ingress", "10.0.0.1"), told(kind.ZoneProxyAddress{Name: "ingress", Healthy: true}))
 	drained := make(chan error)
-	go func() { drained <- hub.Acks.Drained(t.Context(), key) }()
+	go func() { drained <- hub.Acks.AwaitDrain(t.Context(), key) }()
 	put(hub, kind.DataplaneListenerStatuses.Make(mesh, "ingress", kind.DataplaneListenerStatus{Draining: true}))
 	select {
 	case rows := <-zones.rows:
@@ -408,7 +408,7 @@ func TestNewsWaitForNoIngressWhereThereIsNone(t *testing.T) {
 	hub, _, _ := newHub(t, never{})
 	hub.callbacks.Version = func(context.Context, resource.Key) (string, error) { return "", nil }
 	put(hub, withSNI("a.web.8080.default.ms"), zoneIngressOf("ingress", "10.0.0.1"))
-	if err := hub.Acks.Passed(t.Context(), mesh, kind.MeshServices.Key(mesh, "web")); err != nil {
+	if err := hub.Acks.AwaitIngresses(t.Context(), mesh, kind.MeshServices.Key(mesh, "web")); err != nil {
 		t.Error(err)
 	}
 }

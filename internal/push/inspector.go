@@ -55,7 +55,7 @@ func sharedOf(c *config, r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	for _, group := range p.Forwards {
 		all = append(all, c.forward.withAssignments(r, group)...)
 	}
-	for _, group := range p.IsEgress {
+	for _, group := range p.EgressGroups {
 		all = append(all, c.egress.withAssignments(r, group)...)
 	}
 	return all
@@ -81,7 +81,7 @@ func (c configs) Own(r *table.Reader, key state.ProxyKey) []*xds.Resource {
 	return withoutKeys(own.Resources)
 }
 
-func (c configs) Shared(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
+func (c configs) SharedResources(r *table.Reader, p *proxy.Proxy) []*xds.Resource {
 	return withoutKeys(withoutExcluded(inOrder(sharedOf(c.config, r, p)), envoy.Exclusions(p.Excluded)))
 }
 
@@ -118,16 +118,18 @@ func withoutKeys(resources []*xds.Resource) []*xds.Resource {
 // reports returns the reports of the newest snapshot.
 func (i *Inspector) reports() *inspect.Reports {
 	reports := inspect.NewReports(i.config.state, i.config.state.Tables.DB.Snapshot())
-	reports.Modifying = i.Modified
+	reports.Modifying = i.Modifications
 	return reports
 }
 
-// Applied returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
-func (i *Inspector) Applied(key state.ProxyKey) *inspect.Applied { return i.reports().Applied(key) }
+// AppliedConfs returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
+func (i *Inspector) AppliedConfs(key state.ProxyKey) *inspect.Applied {
+	return i.reports().AppliedConfs(key)
+}
 
-// Backing returns the servers and clients of a service, or nil where there is no such service.
-func (i *Inspector) Backing(key state.ServiceKey) *inspect.Backing {
-	return i.reports().Backing(key)
+// BackingOf returns the servers and clients of a service, or nil where there is no such service.
+func (i *Inspector) BackingOf(key state.ServiceKey) *inspect.Backing {
+	return i.reports().BackingOf(key)
 }
 
 // Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no
@@ -220,8 +222,8 @@ func (w *world) Exclusions(key state.ProxyKey) (all []envoysim.Exclusion) {
 	return all
 }
 
-func (w *world) At(address string, port uint32) (state.ProxyKey, bool) {
-	return w.config.state.Tables.At(w.r, w.mesh, address, port)
+func (w *world) ProxyAt(address string, port uint32) (state.ProxyKey, bool) {
+	return w.config.state.Tables.ProxyAt(w.r, w.mesh, address, port)
 }
 
 func (w *world) Egress(address string, port uint32) (state.ProxyKey, bool) {

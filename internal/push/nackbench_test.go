@@ -190,8 +190,8 @@ type nackPeer struct {
 	exceptions []kind.Exception
 }
 
-func (p *nackPeer) Acked(xds.Type) {}
-func (p *nackPeer) Closed(error)   {}
+func (p *nackPeer) OnAck(xds.Type) {}
+func (p *nackPeer) OnClose(error)  {}
 func (p *nackPeer) NACKed(_ xds.NACK, last bool) {
 	if !last {
 		return

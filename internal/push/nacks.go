@@ -103,8 +103,8 @@ func (d *removedProxy) concernedBy(nack xds.NACK) bool {
 // mayBeIn reports whether a list has or had an endpoint of the proxy. A rejected cluster names the destination, and so
 // all of its localities. The list of the clients' own zone may have the egresses that lead to others.
 func (d *removedProxy) mayBeIn(r *table.Reader, list service.DestinationKey) bool {
-	return d.lists[list] || list.Locality == "" && d.lists[list.On(service.LocalLocality)] ||
-		list.Locality == service.LocalLocality && d.lists[list.On(service.RemoteLocality)] ||
+	return d.lists[list] || list.Locality == "" && d.lists[list.WithLocality(service.LocalLocality)] ||
+		list.Locality == service.LocalLocality && d.lists[list.WithLocality(service.RemoteLocality)] ||
 		d.state.Services.IsMember(r, d.key, list)
 }
 

@@ -26,8 +26,8 @@ type HostNames struct {
 // HostNamesUpdate is a [wire.HostNamesUpdate], encoded once for all agents that receive it.
 type HostNamesUpdate struct{ encoded []byte }
 
-// Encoded implements xds.Encoded.
-func (u *HostNamesUpdate) Encoded() []byte { return u.encoded }
+// Wire implements xds.Encoded.
+func (u *HostNamesUpdate) Wire() []byte { return u.encoded }
 
 func newNames(hosts []service.Host) *HostNames {
 	return &HostNames{Version: versionOf(hosts), hosts: hosts, updates: map[string]*HostNamesUpdate{}}
@@ -50,8 +50,8 @@ func versionOf(hosts []service.Host) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Since returns the update from earlier names, or the update with all names where before is nil.
-func (n *HostNames) Since(before *HostNames) *HostNamesUpdate {
+// UpdateSince returns the update from earlier names, or the update with all names where before is nil.
+func (n *HostNames) UpdateSince(before *HostNames) *HostNamesUpdate {
 	from := ""
 	if before != nil {
 		from = before.Version

@@ -35,7 +35,7 @@ var anyNames = rapid.Custom(func(t *rapid.T) *HostNames {
 // applyUpdate applies an update as an agent does.
 func applyUpdate(t *rapid.T, knows map[string]string, u *HostNamesUpdate) (version string) {
 	update := &wire.HostNamesUpdate{}
-	if err := proto.Unmarshal(u.Encoded(), update); err != nil {
+	if err := proto.Unmarshal(u.Wire(), update); err != nil {
 		t.Fatal(err)
 	}
 	if update.Complete {
@@ -59,13 +59,13 @@ func TestAnAgentThatHearsSomeOfTheUpdatesKnowsTheLastNames(t *testing.T) {
 			if rapid.Bool().Draw(t, "slow") {
 				continue
 			}
-			applyUpdate(t, knows, names.Since(told))
+			applyUpdate(t, knows, names.UpdateSince(told))
 			told = names
 		}
 		if told != last {
-			applyUpdate(t, knows, last.Since(told))
+			applyUpdate(t, knows, last.UpdateSince(told))
 		}
-		if version := applyUpdate(t, want, last.Since(nil)); version != last.Version {
+		if version := applyUpdate(t, want, last.UpdateSince(nil)); version != last.Version {
 			t.Errorf("the update is of version %s, want %s", version, last.Version)
 		}
 		if len(knows) != len(want) {

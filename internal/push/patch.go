@@ -134,9 +134,9 @@ func tagsOf(dp *resource.Object[kind.Dataplane], p *proxy.Proxy, listener string
 	return tags
 }
 
-// Modified returns what each modification changes in the configuration of a proxy, by the MeshProxyPatches of a mesh,
-// in the order in which they run. It generates the configuration.
-func (i *Inspector) Modified(r *table.Reader, of proxy.WholeKey) []inspect.Modified {
+// Modifications returns what each modification changes in the configuration of a proxy, by the MeshProxyPatches of a
+// mesh, in the order in which they run. It generates the configuration.
+func (i *Inspector) Modifications(r *table.Reader, of proxy.WholeKey) []inspect.Modified {
 	c := i.config
 	p := c.state.Proxies.Proxy.Get(r, of.Proxy)
 	merged, ok := c.state.Proxies.MergedWhole(r, of)[kind.MeshProxyPatches.Name]
@@ -206,7 +206,7 @@ func (c *config) sharedKeys(r *table.Reader, p *proxy.Proxy, mesh string) []any 
 			keys = append(keys, c.sniRouteKeys(r, of.CrossZoneSNIRoutes.Get(r, mesh), group.Policies)...)
 		}
 	}
-	for _, group := range p.IsEgress {
+	for _, group := range p.EgressGroups {
 		if group.Mesh == mesh {
 			keys = append(keys, c.upstreamKeys(r, group)...)
 		}

@@ -108,7 +108,7 @@ func TestPatchesReachTheProxiesThatTheyTarget(t *testing.T) {
 	if want := (kind.Cause{Kind: of.Kind, Name: of.Name}); !slices.Contains(causes, want) {
 		t.Errorf("the causes of the cluster are %v", causes)
 	}
-	notes := hub.Inspector.Applied(key).WholeProxy[0].Notes
+	notes := hub.Inspector.AppliedConfs(key).WholeProxy[0].Notes
 	if want := "appendModifications[1] changes 1 resources, filters or virtual hosts"; !slices.Contains(notes, want) {
 		t.Errorf("the notes are %q", notes)
 	}

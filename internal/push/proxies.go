@@ -170,7 +170,7 @@ type changedProxies struct {
 
 // update moves the differences of a commit into the own resource sets of proxies, and notifies their sessions.
 func (ps *Proxies) update(e edits, changes *table.Changes) (c changedProxies) {
-	for key, own := range table.Changed(ps.config.own, changes) {
+	for key, own := range table.ChangedValues(ps.config.own, changes) {
 		p := ps.used[key]
 		c.all = append(c.all, p)
 		before, moves := ps.updateProxy(e, p, own)
@@ -253,7 +253,7 @@ func (ps *Proxies) tellUnserved(put []resource.Any, _ []resource.Key, _ []*table
 	r := ps.reader()
 	for _, o := range put {
 		key, ok := state.ProxyOf(o.Key())
-		if ok && o.Key() == key.ListenerStatusRow() && ps.used[key] != nil && ps.state.Proxies.Unserved(r, key) {
+		if ok && o.Key() == key.ListenerStatusRow() && ps.used[key] != nil && ps.state.Proxies.LacksListeners(r, key) {
 			ps.tellAgain(key)
 		}
 	}

@@ -13,7 +13,7 @@ type publisher struct {
 	sets      *resourceSets
 	hostNames *groupNames
 	used      *Proxies
-	additions *Additions
+	additions *AdditionBatcher
 }
 
 // publish moves the differences of a commit into the resource sets. Streams move to another group together with these
@@ -25,7 +25,7 @@ func (p *publisher) publish(changes *table.Changes) {
 	together := len(changed.moved) > 0 || changed.explicit || p.hostNames.changes(changes)
 	var delays func(proxy.Group) bool
 	if p.additions.open && !together {
-		delays = growsLater
+		delays = mayDelayAdditions
 	}
 	grew, overtakes := p.sets.groups.publish(e, changes, delays)
 	if together || overtakes {

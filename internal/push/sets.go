@@ -49,7 +49,7 @@ func (s *resourceSets) publishZoneProxies(e edits, changes *table.Changes) {
 
 // sharesAs reports whether two proxies share the same resource sets.
 func sharesAs(a, b *proxy.Proxy) bool {
-	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.IsEgress, b.IsEgress) &&
+	return a.Group == b.Group && slices.Equal(a.Passes, b.Passes) && slices.Equal(a.EgressGroups, b.EgressGroups) &&
 		slices.Equal(a.Forwards, b.Forwards)
 }
 
@@ -62,7 +62,7 @@ func (s *resourceSets) join(e edits, p *proxy.Proxy) {
 	for _, group := range p.Forwards {
 		s.forwards.join(e, group)
 	}
-	for _, group := range p.IsEgress {
+	for _, group := range p.EgressGroups {
 		s.egresses.join(e, group)
 	}
 }
@@ -75,7 +75,7 @@ func (s *resourceSets) leave(p *proxy.Proxy) (last bool) {
 	for _, group := range p.Forwards {
 		s.forwards.leave(group)
 	}
-	for _, group := range p.IsEgress {
+	for _, group := range p.EgressGroups {
 		s.egresses.leave(group)
 	}
 	return s.groups.leave(p.Group)
@@ -90,7 +90,7 @@ func (s *resourceSets) of(p *proxy.Proxy) []*xds.ResourceSet {
 	for _, group := range p.Forwards {
 		sets = append(sets, s.forwards.open[group].set)
 	}
-	for _, group := range p.IsEgress {
+	for _, group := range p.EgressGroups {
 		sets = append(sets, s.egresses.open[group].set)
 	}
 	return sets

@@ -256,15 +256,15 @@ func (p *sharedSets[K, L]) leave(key K) (last bool) {
 // then the caller publishes what waits in the same commit.
 //
 // The first endpoint of an assignment that was published empty does not wait: without it, every request fails.
-func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(K) bool) (grew, changed bool) {
-	for key, shared := range table.Changed(p.shared, changes) {
+func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(K) bool) (hasAdditions, changed bool) {
+	for key, shared := range table.ChangedValues(p.shared, changes) {
 		of := p.open[key]
 		c := p.change(of, shared)
 		if of.late = c.adds && delays != nil && delays(key); of.late {
 			p.latest = time.Now()
 			continue
 		}
-		grew, changed = grew || c.adds, changed || !c.adds
+		hasAdditions, changed = hasAdditions || c.adds, changed || !c.adds
 		p.update(e, of, shared, c)
 	}
 	for c := range table.Transitions(p.assignment, changes) {
@@ -280,10 +280,10 @@ func (p *sharedSets[K, L]) publish(e edits, changes *table.Changes, delays func(
 		}
 		delete(p.waiting, c.Key)
 		if p.assign(e, c.Key, c.New) {
-			grew, changed = grew || adds, changed || !adds
+			hasAdditions, changed = hasAdditions || adds, changed || !adds
 		}
 	}
-	return grew, changed
+	return hasAdditions, changed
 }
 
 // assign puts an assignment into every resource set that has it, and reports whether any has.

@@ -27,7 +27,7 @@ func TestATimeThatAValueWaitsForIsCommitted(t *testing.T) {
 		came := map[time.Duration]time.Duration{}
 		hub.Follow(func(_ []resource.Any, _ []resource.Key, commits []*table.Changes, now time.Time) {
 			for _, c := range commits {
-				for in := range table.Changed(past, c) {
+				for in := range table.ChangedValues(past, c) {
 					came[in] = now.Sub(began)
 				}
 			}

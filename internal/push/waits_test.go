@@ -121,9 +121,9 @@ type streamPeer struct {
 	detach func()
 }
 
-func (p *streamPeer) Acked(xds.Type)        {}
+func (p *streamPeer) OnAck(xds.Type)        {}
 func (p *streamPeer) NACKed(xds.NACK, bool) {}
-func (p *streamPeer) Closed(error) {
+func (p *streamPeer) OnClose(error) {
 	p.detach()
 	p.subscribe(p.key, &kind.Time{Time: time.Now()})
 }

@@ -15,12 +15,12 @@ import (
 	"weft/resource"
 )
 
-// Passed returns once the zone ingresses that other zones dial for a mesh forward by the present state of rows:
+// AwaitIngresses returns once the zone ingresses that other zones dial for a mesh forward by the present state of rows:
 // requests that are sent through them from then on arrive. Where no ingress is ready it returns at once, since no
 // request arrives. The error is of a ctx that ended before. Callers bound ctx by [Bound], since an ingress that hangs
 // must not delay other zones.
-func (a *Acks) Passed(ctx context.Context, mesh string, rows ...resource.Key) error {
-	revision, err := a.catchUp(ctx, mirror.Stored(rows))
+func (a *Acks) AwaitIngresses(ctx context.Context, mesh string, rows ...resource.Key) error {
+	revision, err := a.catchUp(ctx, mirror.RowsOf(rows))
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func (w *localWait) ingressForwards(ctx context.Context) error {
 func (w *localWait) awaitIngress(ctx context.Context, key state.ProxyKey) error {
 	for waited := false; ; waited = true {
 		next := w.NextCommit()
-		if !w.state.ZoneProxies.Told(w.reader(), key) {
+		if !w.state.ZoneProxies.IsAnnouncedIngress(w.reader(), key) {
 			return nil
 		}
 		if stream := w.proxies.streamOf(key); stream != nil {
@@ -92,7 +92,7 @@ func (a *Acks) dialedIngresses(mesh string) []state.ProxyKey {
 	var keys []state.ProxyKey
 	ingresses := a.state.ZoneProxies.IngressProxies
 	for _, ingress := range slices.Concat(ingresses.Get(r, mesh), ingresses.Get(r, "")) {
-		if a.state.ZoneProxies.Told(r, ingress.Proxy) {
+		if a.state.ZoneProxies.IsAnnouncedIngress(r, ingress.Proxy) {
 			keys = append(keys, ingress.Proxy)
 		}
 	}

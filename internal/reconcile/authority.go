@@ -28,7 +28,7 @@ func (p *Plan) source(r *table.Reader, mi *resource.Object[kind.MeshIdentity]) (
 	if err != nil {
 		return nil, &problem{"TrustDomainInvalid", resource.Line(err)}
 	}
-	if holder := p.State.Identity.Domains.Get(r, "").Holder(domain); !p.State.Tables.Alone && !p.Global() &&
+	if holder := p.State.Identity.Domains.Get(r, "").Holder(domain); !p.State.Tables.Standalone && !p.Global() &&
 		holder.Zone != "" &&
 		holder.Zone != p.State.Tables.Zone {
 		return nil,

@@ -36,7 +36,7 @@ func (p *Plan) certificates(r *table.Reader, u Request) (w Writes) {
 		next = nil
 	case next == nil || next != row.Spec.Next || next.Accepted:
 	case r.Past(p.formerExpired(r, next.Since.Add(p.identityTimeout(r, u.Mesh)))),
-		p.Acks.Acked(r, identityWaitName(u.Mesh), nextState(row)):
+		p.Acks.IsAcked(r, identityWaitName(u.Mesh), nextState(row)):
 		accepted := *next
 		accepted.Accepted = true
 		next = &accepted

@@ -117,7 +117,7 @@ func (p *Plan) convertedRoute(r *table.Reader, key string) []convert.RouteParent
 			return nil
 		},
 		Routed: func(key string, port uint32) bool {
-			_, routed := k.Objects.Routed(r, key)[port]
+			_, routed := k.Objects.RoutedProtocols(r, key)[port]
 			return routed
 		},
 		Grants: func(namespace string) []*convert.ReferenceGrant { return k.Objects.GrantsOf(r, namespace) },
@@ -144,7 +144,7 @@ func (p *Plan) attachedRoutes(r *table.Reader, name string) attachedRoutes {
 // policiesOfRoutes writes the policies of routes, and deletes each where no route of it is left.
 func (p *Plan) policiesOfRoutes(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
-	if !k.Objects.Synced(r) {
+	if !k.Objects.IsSynced(r) {
 		return w
 	}
 	attached := k.gateway.attached.Get(r, u.Name)
@@ -179,7 +179,7 @@ func writeMade[S any](w *Writes, made []*resource.Object[S], wanted *resource.Ob
 func (p *Plan) routeStatus(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	route, ok := k.Objects.Routes.Get(r, u.Name)
-	if !ok || route.Deleting || !k.Objects.Synced(r) {
+	if !ok || route.Deleting || !k.Objects.IsSynced(r) {
 		return w
 	}
 	parents := k.gateway.converted.Get(r, u.Name)
@@ -192,7 +192,7 @@ func (p *Plan) routeStatus(r *table.Reader, u Request) (w Writes) {
 		maps.Copy(rejected, attached.Rejected)
 	}
 	status := convert.StatusOf(route, parents, rejected)
-	if !status.Stored(route.Status) {
+	if !status.HasEntries(route.Status) {
 		w.addWrite(servingDelay, Write{Status: status})
 	}
 	return w

@@ -114,7 +114,7 @@ func TestAHostNameReconcilesTheServiceThatLosesIt(t *testing.T) {
 		func(tx *table.Tx) { w.plan.State.Tables.Put(tx, writes[len(writes)-1].Create) },
 	)
 	var woken []string
-	for key := range table.Changed(w.plan.hostnamesByService, changes) {
+	for key := range table.ChangedValues(w.plan.hostnamesByService, changes) {
 		woken = append(woken, key.Name)
 	}
 	if len(woken) != 1 || woken[0] != "younger" {

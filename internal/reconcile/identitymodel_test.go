@@ -169,7 +169,7 @@ func (m *motion) tell(p *proxy) {
 	rules := g.Proxies.Proxy.Get(r, state.ProxyKey{Mesh: "default", Name: p.name}).Listeners[0].Permissions.Allow
 	p.allows = func(name string) bool {
 		return slices.ContainsFunc(rules, func(rule match.Rule) bool {
-			return rule.Has(name) || slices.Contains(rule.Also, name)
+			return rule.Has(name) || slices.Contains(rule.OtherIDs, name)
 		})
 	}
 }

@@ -89,7 +89,7 @@ func madeFromService(o *resource.Object[kind.MeshService]) bool {
 // about it. It deletes those of a Pod that is gone, and of one whose name another Pod has now.
 func (p *Plan) pod(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
-	if !k.Objects.Synced(r) {
+	if !k.Objects.IsSynced(r) {
 		return w
 	}
 	stored := p.storedOf(r, u.Name)
@@ -305,12 +305,12 @@ func withoutStates(spec any) any {
 func (p *Plan) kubernetesService(r *table.Reader, u Request) (w Writes) {
 	k := p.kubernetes
 	service, ok := k.Objects.Service(r, u.Name)
-	if !ok || !k.Objects.Synced(r) {
+	if !ok || !k.Objects.IsSynced(r) {
 		return w
 	}
 	namespace := k.Objects.Namespace(r, service.Namespace)
 	if k.Settings.HasMeshService(service, namespace, false) {
-		w.Events = append(w.Events, service.Unsupported()...)
+		w.Events = append(w.Events, service.UnsupportedPortEvents()...)
 		mesh := k.Settings.MeshOfService(service, namespace)
 		if others := p.otherMeshes(r, service, mesh); len(others) > 0 {
 			w.Events = append(w.Events, convert.Event{On: service.Ref(), Warning: true, Reason: convert.MultipleMeshes,
@@ -378,7 +378,7 @@ func (p *Plan) createService(r *table.Reader, w *Writes, service *convert.Servic
 	if namespace == nil || namespace.Terminating || !k.Settings.HasMeshService(service, namespace, false) {
 		return
 	}
-	wanted := k.Settings.MeshService(service, namespace, pod, k.Objects.Routed(r, service.Key()))
+	wanted := k.Settings.MeshService(service, namespace, pod, k.Objects.RoutedProtocols(r, service.Key()))
 	if wanted == nil {
 		return
 	}
@@ -455,7 +455,7 @@ func (p *Plan) namespaceConditions(r *table.Reader, of *resource.Object[kind.Mes
 	if p.kubernetes == nil || !p.State.Tables.IsBounded(namespace) {
 		return nil
 	}
-	if !p.kubernetes.Objects.Synced(r) {
+	if !p.kubernetes.Objects.IsSynced(r) {
 		return conditionsOf(former, kind.NamespaceAdmitted)
 	}
 	reason := p.excluded.Get(r, rowKey{of.Mesh, namespace})
@@ -489,7 +489,7 @@ func (p *Plan) serves(r *table.Reader, service *resource.Object[kind.MeshService
 func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshService]) (wanted *convert.MeshService,
 	on convert.Ref, known bool) {
 	k := p.kubernetes
-	if k == nil || !madeFromService(stored) || p.State.Tables.IsRemote(stored) || !k.Objects.Synced(r) {
+	if k == nil || !madeFromService(stored) || p.State.Tables.IsRemote(stored) || !k.Objects.IsSynced(r) {
 		return nil, on, false
 	}
 	tags := stored.Spec.Selector.DataplaneTags
@@ -510,7 +510,7 @@ func (p *Plan) fromService(r *table.Reader, stored *resource.Object[kind.MeshSer
 			return nil, service.Ref(), true
 		}
 	}
-	wanted = k.Settings.MeshService(service, namespace, pod, k.Objects.Routed(r, service.Key()))
+	wanted = k.Settings.MeshService(service, namespace, pod, k.Objects.RoutedProtocols(r, service.Key()))
 	if wanted != nil && (wanted.Mesh != stored.Mesh || wanted.Name != stored.Name ||
 		p.excluded.Get(r, rowKey{wanted.Mesh, in}) != "") {
 		wanted = nil

@@ -311,7 +311,7 @@ func (c *cluster) stale() []string {
 	})
 	var all []string
 	for _, f := range fresh.plan.families {
-		for u, writes := range table.Changed(f.Derived, changes) {
+		for u, writes := range table.ChangedValues(f.Derived, changes) {
 			for _, w := range writes.Do {
 				all = append(all, fmt.Sprintf("%s: %+v", u, w))
 			}

@@ -86,7 +86,7 @@ func (p *Plan) signWithEnabled(rot *rotation, m *kind.MeshMTLS, troubles map[str
 			rot.entrust(src) // a root that an operator removed stays removed
 		}
 	}
-	enabled := m.Enabled()
+	enabled := m.SigningBackend()
 	if enabled == nil {
 		rot.endSigning()
 		rot.store()
@@ -168,7 +168,7 @@ func (p *Plan) unreadBackends(m *kind.MeshMTLS, troubles map[string]*problem) []
 func readHere(m *kind.MeshMTLS, troubles map[string]*problem) []kind.Condition {
 	trouble := troubles[m.EnabledBackend]
 	switch {
-	case m.Enabled() == nil:
+	case m.SigningBackend() == nil:
 		return nil
 	case trouble != nil:
 		return []kind.Condition{{Type: "Ready", Status: "False", Reason: trouble.reason, Message: trouble.message}}

@@ -37,11 +37,11 @@ func (p *Plan) waitForTLS(r *table.Reader, u Request) (w Writes) {
 // plaintextTimeout at the latest.
 func (p *Plan) endPlaintext(r *table.Reader, u Request) (w Writes) {
 	row, ok := p.State.Tables.ListenerStatuses.Find(r, u.Mesh, u.Name)
-	if !ok || !row.Spec.Changing() {
+	if !ok || !row.Spec.IsChanging() {
 		return w
 	}
 	changed, end := p.withoutPlaintext(row)
-	if p.Acks.Acked(r, plaintextWaitName(u.Mesh), rowState(row)) || r.Past(end) {
+	if p.Acks.IsAcked(r, plaintextWaitName(u.Mesh), rowState(row)) || r.Past(end) {
 		w.addWrite(0, Write{Put: changed})
 	}
 	return w

@@ -154,7 +154,7 @@ func NewPlan(g *graph.State, ranges Ranges, k *Kubernetes) *Plan {
 		g.Tables.DB,
 		"meshes with all generated services",
 		func(r *table.Reader, mesh string) bool {
-			return g.Services.Generated(r, mesh) >= service.MaxGenerated
+			return g.Services.GeneratedCount(r, mesh) >= service.MaxGenerated
 		},
 		func(a, b bool) bool { return a == b },
 	)

@@ -76,7 +76,7 @@ func (w *world) remove(key resource.Key) *table.Changes {
 }
 
 func (w *world) reader() *table.Reader {
-	return table.Eval(w.plan.State.Tables.DB.Snapshot().At(w.now))
+	return table.Eval(w.plan.State.Tables.DB.Snapshot().AtTime(w.now))
 }
 
 // writes returns the writes of a request of the mesh.

@@ -19,7 +19,7 @@ func (p *Plan) addReferenceGrants() {
 // referenceGrants writes the ReferenceGrants of this zone that concern producers' routes, so that all zones know them.
 // Until the objects of the cluster are known, the stored grants stay.
 func (p *Plan) referenceGrants(r *table.Reader, u Request) (w Writes) {
-	if !p.kubernetes.Objects.Synced(r) {
+	if !p.kubernetes.Objects.IsSynced(r) {
 		return w
 	}
 	t := p.State.Tables

@@ -19,7 +19,7 @@ const retainTimeout = 30 * time.Second
 // the drain time. The notice then has the message late.
 func (p *Plan) deleteOnceAcked(r *table.Reader, w *Writes, row resource.Any, late string) {
 	name, state := w.Wait.Name, w.Wait.States[0]
-	if !p.Acks.Acked(r, name, state) {
+	if !p.Acks.IsAcked(r, name, state) {
 		since, began := p.Acks.Began(r, name, state)
 		if !began || !r.Past(since.Add(retainTimeout+p.DrainTime)) {
 			return

@@ -107,7 +107,7 @@ func (rot *rotation) waitForRoot(src *source) {
 	}
 	c.ZoneRows = rot.plan.syncedRows(c.Rows)
 	rot.writes.Wait = c
-	if rot.plan.Acks.Acked(rot.r, c.Name, c.States[0]) {
+	if rot.plan.Acks.IsAcked(rot.r, c.Name, c.States[0]) {
 		rot.activate(src)
 	}
 }

@@ -113,10 +113,10 @@ func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []
 	rn.heard = rn.plan.State.Tables.DB.Snapshot()
 	for _, changes := range commits {
 		for _, f := range rn.plan.families {
-			for u, writes := range table.Changed(f.Derived, changes) {
+			for u, writes := range table.ChangedValues(f.Derived, changes) {
 				rn.setWrites(u, writes, now)
 			}
-			for u := range table.Dropped(f.Derived, changes) {
+			for u := range table.DroppedKeys(f.Derived, changes) {
 				rn.setWrites(u, Writes{}, now)
 			}
 		}
@@ -494,7 +494,7 @@ func (rn *runner) hasRoom(r *table.Reader, next *resource.Object[kind.MeshServic
 	if madeFromService(next) {
 		return rn.plan.State.Services.ExceededBound(r, added, pending) == ""
 	}
-	return added.Services == 0 || rn.plan.State.Services.Generated(r, next.Mesh)+generated < service.MaxGenerated
+	return added.Services == 0 || rn.plan.State.Services.GeneratedCount(r, next.Mesh)+generated < service.MaxGenerated
 }
 
 // storeWrite executes one write. It returns the key and the stored version of the row, [unknownVersion] with an error.

@@ -78,7 +78,7 @@ func (p *Plan) owns(o resource.Any) bool {
 // have not acked the current ones.
 func (p *Plan) withSNIs(r *table.Reader, service resource.Any) resource.Any {
 	next, waiting, changes := p.nextSNIsOf(r, service)
-	if !changes || waiting && !p.Acks.Acked(r, sniWaitName(service.Key().Mesh), rowState(service)) {
+	if !changes || waiting && !p.Acks.IsAcked(r, sniWaitName(service.Key().Mesh), rowState(service)) {
 		return nil
 	}
 	return next

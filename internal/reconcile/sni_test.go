@@ -231,7 +231,7 @@ func TestGlobalWaitsForTheIngressesOfAllZones(t *testing.T) {
 // cutOff is a zone that confirms once it is connected.
 type cutOff struct{ connected chan struct{} }
 
-func (c *cutOff) Confirmed(ctx context.Context, _ ...resource.Key) error {
+func (c *cutOff) AwaitConfirmed(ctx context.Context, _ ...resource.Key) error {
 	select {
 	case <-c.connected:
 		return nil

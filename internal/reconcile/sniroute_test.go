@@ -19,7 +19,7 @@ type zones struct {
 	confirm   chan struct{}
 }
 
-func (z *zones) Confirmed(ctx context.Context, rows ...resource.Key) error {
+func (z *zones) AwaitConfirmed(ctx context.Context, rows ...resource.Key) error {
 	z.requested <- rows
 	select {
 	case <-z.confirm:

@@ -266,7 +266,7 @@ func (p *Plan) addProxies() {
 func whileChanging(requests func(*resource.Object[kind.DataplaneListenerStatus]) []Request) func(
 	*resource.Object[kind.DataplaneListenerStatus]) []Request {
 	return func(row *resource.Object[kind.DataplaneListenerStatus]) []Request {
-		if !row.Spec.Changing() {
+		if !row.Spec.IsChanging() {
 			return nil
 		}
 		return requests(row)

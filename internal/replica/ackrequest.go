@@ -67,7 +67,7 @@ func (m *Member) awaitResponses(ctx context.Context, id string, pending func(kin
 	var reported kind.PendingAcks
 	awaited := map[string]bool{} // the replicas that have been missing
 	for {
-		changed, now := m.Changed(), m.ackRequest(id)
+		changed, now := m.NextChange(), m.ackRequest(id)
 		missing, next := m.pendingReplicas(id)
 		if len(missing) == 0 {
 			return checkMoved(awaited, now)

@@ -169,7 +169,7 @@ func TestOneLeadsAndAnotherFollowsAtOnceWhenItStops(t *testing.T) {
 		if got := leaders(a, b); got != "b" {
 			t.Errorf("%q lead after a was stopped, want b at once", got)
 		}
-		if _, ended := b.Expired("a"); !ended {
+		if _, ended := b.HasExpired("a"); !ended {
 			t.Error("a was stopped, and b takes it for live")
 		}
 	})
@@ -184,7 +184,7 @@ func TestACrashedLeaderIsFollowedWithinTwentySeconds(t *testing.T) {
 		if got := leaders(b, c); len(got) != 1 {
 			t.Errorf("%q lead, want one of the two that live", got)
 		}
-		if last, ended := b.Expired("a"); !ended || time.Since(last) > 25*time.Second {
+		if last, ended := b.HasExpired("a"); !ended || time.Since(last) > 25*time.Second {
 			t.Errorf("a: ended %t, heard of last %s ago", ended, time.Since(last))
 		}
 	})
@@ -262,7 +262,7 @@ func TestALeaderThatLosesTheStoreStandsDownBeforeAnotherLeads(t *testing.T) {
 		if got := leaders(a, b); got != "b" {
 			t.Errorf("%q lead, want b, which took over", got)
 		}
-		if _, ended := b.Expired("a"); ended {
+		if _, ended := b.HasExpired("a"); ended {
 			t.Error("a is back, and b does not take it for live")
 		}
 	})
@@ -370,7 +370,7 @@ func TestWaitAckedReturnsWhenEveryOtherHasResponded(t *testing.T) {
 }
 
 func TestAloneNothingIsWrittenAndNoReplicaIsWaitedFor(t *testing.T) {
-	m := Alone(Config{ID: "a"})
+	m := NewSingle(Config{ID: "a"})
 	led := make(chan struct{})
 	go m.Lead(t.Context(), func(context.Context) { close(led) })
 	<-led
@@ -378,7 +378,7 @@ func TestAloneNothingIsWrittenAndNoReplicaIsWaitedFor(t *testing.T) {
 	if _, err := m.WaitAcked(t.Context(), kind.AckClients{}, rows, nil); err != nil || !m.Leads() {
 		t.Errorf("leads %t, asking: %v", m.Leads(), err)
 	}
-	if _, ended := m.Expired("an earlier run"); !ended {
+	if _, ended := m.HasExpired("an earlier run"); !ended {
 		t.Error("an earlier run is taken for live")
 	}
 }
@@ -393,7 +393,7 @@ func TestAloneClientsOfAnEarlierRunAreWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				began := time.Now()
-				m := Alone(Config{ID: "a", Lost: 30 * time.Second, HasLostClients: func(string) bool {
+				m := NewSingle(Config{ID: "a", Lost: 30 * time.Second, HasLostClients: func(string) bool {
 					return time.Since(began) < test.back
 				}})
 				bounded, cancel := context.WithTimeout(t.Context(), 2*time.Second)

@@ -7,7 +7,7 @@
 // never compared. The leader is the last live writer of the one row of the leadership. It stops leading by itself
 // before its row could have been deleted.
 //
-// A replica with a store of its own is [Alone]: it leads, and writes no row. A caller may not assume that it still
+// A replica with a store of its own is [NewSingle]: it leads, and writes no row. A caller may not assume that it still
 // leads when its write arrives. A write must be harmless after the same write of another replica, or depend on a
 // version.
 package replica
@@ -84,9 +84,9 @@ func newTerm() *term {
 	return &term{ctx: ctx, end: end}
 }
 
-// Alone returns the only replica of a store. It uses the ID of the Config, and Lost and HasLostClients if there may
+// NewSingle returns the only replica of a store. It uses the ID of the Config, and Lost and HasLostClients if there may
 // have been an earlier run, whose ID is "".
-func Alone(c Config) *Member {
+func NewSingle(c Config) *Member {
 	return &Member{
 		Config: c, alone: true, began: time.Now(),
 		view: newView(c.ID, time.Now(), c.Timing), term: newTerm(),
@@ -125,9 +125,9 @@ func (m *Member) Leads() bool {
 	return m.term != nil
 }
 
-// Expired reports whether a replica is not live any more, and the time of its last renewal. For a replica that left
+// HasExpired reports whether a replica is not live any more, and the time of its last renewal. For a replica that left
 // before this one started, it is this one's start.
-func (m *Member) Expired(id string) (last time.Time, ended bool) {
+func (m *Member) HasExpired(id string) (last time.Time, ended bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.ended(id)
@@ -143,9 +143,9 @@ func (m *Member) CheckStored() error {
 	return nil
 }
 
-// Renewed reports whether another replica is live, and has renewed its lease since this one has read it first. Until
+// HasRenewed reports whether another replica is live, and has renewed its lease since this one has read it first. Until
 // then, it may have ended before this one started.
-func (m *Member) Renewed(id string) bool {
+func (m *Member) HasRenewed(id string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.view.peers[id].renewed
@@ -192,16 +192,16 @@ func (m *Member) OtherInstance(subscriptions []kind.Subscription) (instance stri
 		if s.DisconnectTime != nil || s.ControlPlaneInstanceID == m.ID() {
 			continue
 		}
-		if _, ended := m.Expired(s.ControlPlaneInstanceID); !ended {
+		if _, ended := m.HasExpired(s.ControlPlaneInstanceID); !ended {
 			return s.ControlPlaneInstanceID
 		}
 	}
 	return ""
 }
 
-// Changed returns a channel that is closed at the next change of the live replicas, of the leader, or of an ack
+// NextChange returns a channel that is closed at the next change of the live replicas, of the leader, or of an ack
 // request.
-func (m *Member) Changed() <-chan struct{} {
+func (m *Member) NextChange() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.changed.Next()

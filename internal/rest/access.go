@@ -86,7 +86,7 @@ func (g *Guard) bearer(r *http.Request) (access.User, error) {
 	if err := pki.Verify(strings.TrimSpace(token), &claims, g.Keys, g.Now()); err != nil {
 		return access.User{}, resource.Errorf(resource.Unauthorized, "the user token is invalid: %v", err)
 	}
-	user := access.Authenticated(claims.Name, claims.Groups, access.ByUserToken)
+	user := access.NewUser(claims.Name, claims.Groups, access.ByUserToken)
 	user.TokenID = claims.ID
 	return user, nil
 }
@@ -99,7 +99,7 @@ func holder(certificate *x509.Certificate) (access.User, error) {
 			resource.Errorf(resource.Unauthorized,
 				"the client certificate has no common name, which is the name of its user")
 	}
-	return access.Authenticated(subject.CommonName, subject.Organization, access.ByCertificate), nil
+	return access.NewUser(subject.CommonName, subject.Organization, access.ByCertificate), nil
 }
 
 // permit returns an error with the reason where an identified caller is not allowed the action.

@@ -19,7 +19,7 @@ func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	key := keyOf(kind.MeshServices, r)
-	backing := a.Inspector.Backing(state.ServiceKey{Mesh: key.Mesh, Name: key.Name})
+	backing := a.Inspector.BackingOf(state.ServiceKey{Mesh: key.Mesh, Name: key.Name})
 	if backing == nil {
 		return m.missing(key, ", so it has no backends")
 	}

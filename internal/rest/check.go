@@ -21,7 +21,7 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	known := check.Known{Insight: m.Insight, ZoneInsights: map[string]*kind.ZoneInsight{}}
-	for o := range m.State.Tables.From(m.Snapshot, kind.Zones.Name, "", "") {
+	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
 		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)
 	}
 	return writeJSON(w, http.StatusOK, a.Check(mesh, known))

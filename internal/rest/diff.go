@@ -218,7 +218,7 @@ func (a *api) diffEveryZone(ctx context.Context, change preview.Change, options 
 			"compare it in parts, or send it to the control plane of each zone", size, maxReceivedBytes)
 	}
 	diffs := []preview.Diff{}
-	for o := range rows.State.Tables.From(rows.Snapshot, kind.Zones.Name, "", "") {
+	for o := range rows.State.Tables.ResourcesAfter(rows.Snapshot, kind.Zones.Name, "", "") {
 		diffs = append(diffs, preview.Diff{Zone: o.Key().Name, Groups: []preview.Group{}})
 	}
 	ctx, cancel := context.WithTimeout(ctx, maxDiffTime)

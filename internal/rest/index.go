@@ -137,5 +137,5 @@ func (a *api) whoAmI(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, struct {
 		access.User
 		Actions []access.Action `json:"actions"`
-	}{user, a.Guard.Rules.Allowed(user)})
+	}{user, a.Guard.Rules.AllowedActions(user)})
 }

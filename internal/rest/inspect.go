@@ -92,7 +92,7 @@ func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	applied := a.Inspector.AppliedConfs(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
 		return m.missing(key, "")
 	}
@@ -183,7 +183,7 @@ func (m *snapshot) dataplane(key resource.Key) (resource.Any, error) {
 	}
 	var found []resource.Any
 	var zones []string
-	for dp := range m.State.Tables.Dataplanes.From(m.Snapshot, state.MeshKey(key.Mesh), "") {
+	for dp := range m.State.Tables.Dataplanes.RowsAfter(m.Snapshot, state.MeshKey(key.Mesh), "") {
 		if atOwner(&dp.Meta).Name == key.Name {
 			found, zones = append(found, dp),
 				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.Tables.ZoneOf(&dp.Meta)))

@@ -62,7 +62,7 @@ func (m *snapshot) withKRI(kri resource.KRI, d resource.Descriptor) resource.Any
 	if o, ok := m.find(resource.Key{Kind: d.Describe().Name, Mesh: kri.Mesh, Name: kri.Name}); ok && is(o) {
 		return o
 	}
-	for o := range m.State.Tables.From(m.Snapshot, d.Describe().Name, kri.Mesh, "") {
+	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, d.Describe().Name, kri.Mesh, "") {
 		if is(o) {
 			return o
 		}

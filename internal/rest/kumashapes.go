@@ -110,7 +110,7 @@ func (a *api) inspectedProxy(r *http.Request) (inspected, error) {
 	if err != nil {
 		return inspected{}, err
 	}
-	applied := a.Inspector.Applied(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	applied := a.Inspector.AppliedConfs(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
 	if applied == nil {
 		return inspected{}, m.missing(key, "")
 	}
@@ -651,7 +651,7 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 		}
 		reader := table.Eval(m.Snapshot)
 		var selected []resource.Any
-		for dp := range m.State.Tables.Dataplanes.From(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
+		for dp := range m.State.Tables.Dataplanes.RowsAfter(m.Snapshot, state.MeshKey(o.Key().Mesh), "") {
 			proxy := state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}
 			if _, selects := m.State.Proxies.SelectionOf(reader, o.Key(), proxy); selects {
 				selected = append(selected, dp)
@@ -673,7 +673,7 @@ func (a *api) serviceDataplanes(w http.ResponseWriter, r *http.Request) error {
 	}
 	var items []any
 	last := ""
-	for dp := range m.State.Services.Selected(table.Eval(m.Snapshot), o.(*resource.Object[kind.MeshService])) {
+	for dp := range m.State.Services.SelectedInbounds(table.Eval(m.Snapshot), o.(*resource.Object[kind.MeshService])) {
 		if dp.Name != last {
 			items = append(items, bare(dp))
 		}

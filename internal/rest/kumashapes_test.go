@@ -95,7 +95,7 @@ type knowing struct{ stranger }
 // tills is an item of a MeshTimeout.
 var tills = inspect.AppliedItem{Policy: "MeshTimeout shop/tills", Item: "to[0]"}
 
-func (knowing) Applied(key state.ProxyKey) *inspect.Applied {
+func (knowing) AppliedConfs(key state.ProxyKey) *inspect.Applied {
 	if key.Name != "cart-1" {
 		return nil
 	}

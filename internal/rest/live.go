@@ -20,8 +20,8 @@ type Connections interface {
 	Inspect(ctx context.Context, key state.ProxyKey, page dpserver.Page, w io.Writer) error
 	// Live returns the state of a proxy's streams.
 	Live(key state.ProxyKey) dpserver.Live
-	// Connected returns the proxies of a mesh that are connected to this replica.
-	Connected(mesh string) []state.ProxyKey
+	// ConnectedProxies returns the proxies of a mesh that are connected to this replica.
+	ConnectedProxies(mesh string) []state.ProxyKey
 }
 
 // livePage is one of Envoy's pages, with its name in the path.
@@ -124,7 +124,7 @@ type Syncs struct {
 
 func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 	syncs := Syncs{map[string]dpserver.Live{}}
-	for _, key := range a.Connections.Connected(r.PathValue("mesh")) {
+	for _, key := range a.Connections.ConnectedProxies(r.PathValue("mesh")) {
 		syncs.Dataplanes[key.Name] = a.Connections.Live(key)
 	}
 	return writeJSON(w, http.StatusOK, syncs)

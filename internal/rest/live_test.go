@@ -31,7 +31,7 @@ func (connections) Inspect(_ context.Context, key state.ProxyKey, page dpserver.
 	return resource.Errorf(resource.Unavailable, "the proxy %s is not connected", key)
 }
 
-func (connections) Connected(mesh string) []state.ProxyKey {
+func (connections) ConnectedProxies(mesh string) []state.ProxyKey {
 	return []state.ProxyKey{{Mesh: mesh, Name: "web-1"}}
 }
 

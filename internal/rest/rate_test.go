@@ -23,7 +23,7 @@ func TestWritesOfAUserWait(t *testing.T) {
 		write := func(ctx context.Context, user string) (time.Duration, error) {
 			began := time.Now()
 			r := httptest.NewRequest("PUT", "/meshes/m/meshtimeouts/t", nil)
-			ctx = access.WithUser(ctx, access.Authenticated(user, nil, access.ByUserToken))
+			ctx = access.WithUser(ctx, access.NewUser(user, nil, access.ByUserToken))
 			return time.Since(began), guard.awaitTurn(httptest.NewRecorder(), r.WithContext(ctx))
 		}
 		began := time.Now()

@@ -48,7 +48,7 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*snapshot
 		return nil, err
 	}
 	world := inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links,
-		Modifying: a.Inspector.Modified}
+		Modifying: a.Inspector.Modifications}
 	return &snapshot{world, a.Connections, nil, a.hidesKeys(ctx)}, nil
 }
 
@@ -98,7 +98,7 @@ const maxNamesakes = 3
 // the namespace of its object, and that of a Dataplane is its Pod's: the error names resources that may be meant.
 func (m *snapshot) missing(key resource.Key, consequence string) error {
 	var names []string
-	for o := range m.State.Tables.From(m.Snapshot, key.Kind, key.Mesh, "") {
+	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, key.Kind, key.Mesh, "") {
 		meta := o.Envelope()
 		display := meta.Label(kind.DisplayName)
 		if meta.Label(kind.NamespaceLabel) == "" || display != key.Name && !strings.HasPrefix(display, key.Name+"-") {

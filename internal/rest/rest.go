@@ -38,12 +38,13 @@ type Inspector interface {
 	// ShadowConfig returns the configuration that a proxy would have if shadow policies had their effect, or false for
 	// an unknown proxy.
 	ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool)
-	// Applied returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
-	Applied(key state.ProxyKey) *inspect.Applied
-	// Modified returns what the modifications of a mesh change in a proxy's configuration; none for an unknown proxy.
-	Modified(r *table.Reader, of proxy.WholeKey) []inspect.Modified
-	// Backing returns the backends and clients of a service, or nil for an unknown service.
-	Backing(key state.ServiceKey) *inspect.Backing
+	// AppliedConfs returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
+	AppliedConfs(key state.ProxyKey) *inspect.Applied
+	// Modifications returns what the modifications of a mesh change in a proxy's configuration; none for an unknown
+	// proxy.
+	Modifications(r *table.Reader, of proxy.WholeKey) []inspect.Modified
+	// BackingOf returns the backends and clients of a service, or nil for an unknown service.
+	BackingOf(key state.ServiceKey) *inspect.Backing
 	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its
 	// error is for the caller.
 	Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error)
@@ -225,7 +226,7 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for segment := range strings.SplitSeq(r.URL.Path, "/") {
-		if lacking := kind.Lacking(segment); lacking != "" {
+		if lacking := kind.LackingKind(segment); lacking != "" {
 			writeProblem(w, problem{Status: http.StatusNotFound, Detail: kind.LackingText(lacking)})
 			return
 		}

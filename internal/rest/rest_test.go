@@ -86,7 +86,7 @@ func (w *world) config() Config {
 		View: w.view, Writer: w.writer, Inspector: stranger{}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{},
 		Zone:        "east", InstanceID: "instance-1",
-		Expired: replica.Alone(replica.Config{ID: "instance-1"}).Expired, Version: "1.2.3",
+		Expired: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired, Version: "1.2.3",
 		Settings: []settings.Value{{Path: "store.postgres.password", Value: "***",
 			Source: "KUMA_STORE_POSTGRES_PASSWORD"}},
 		Now: time.Now, Log: slog.New(slog.NewTextHandler(w.log, nil)),
@@ -102,11 +102,11 @@ func newStore(t testing.TB) store.Store {
 // stranger is an inspector that knows no proxy.
 type stranger struct{}
 
-func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool)             { return nil, false }
-func (stranger) ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool)       { return nil, false }
-func (stranger) Applied(state.ProxyKey) *inspect.Applied                   { return nil }
-func (stranger) Modified(*table.Reader, proxy.WholeKey) []inspect.Modified { return nil }
-func (stranger) Backing(state.ServiceKey) *inspect.Backing                 { return nil }
+func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool)                  { return nil, false }
+func (stranger) ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool)            { return nil, false }
+func (stranger) AppliedConfs(state.ProxyKey) *inspect.Applied                   { return nil }
+func (stranger) Modifications(*table.Reader, proxy.WholeKey) []inspect.Modified { return nil }
+func (stranger) BackingOf(state.ServiceKey) *inspect.Backing                    { return nil }
 func (stranger) Diff(context.Context, preview.Change, preview.Options) (*preview.Diff, error) {
 	return &preview.Diff{Groups: []preview.Group{}}, nil
 }

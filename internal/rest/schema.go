@@ -23,7 +23,7 @@ func (a *api) schemas(w http.ResponseWriter, _ *http.Request) error {
 	at := map[string]string{}
 	for _, d := range kind.All() {
 		if info := d.Describe(); !info.Hidden {
-			at[info.Name] = schema.At(d)
+			at[info.Name] = schema.PathOf(d)
 		}
 	}
 	return writeJSON(w, http.StatusOK, map[string]map[string]string{"schemas": at})
@@ -36,7 +36,7 @@ func (a *api) schema(w http.ResponseWriter, r *http.Request) error {
 		return resource.Errorf(resource.NotFound, "%q is not a kind; `GET /_schemas` lists them", r.PathValue("kind"))
 	}
 	w.Header().Set("Content-Type", "application/schema+json")
-	return writeBody(w, http.StatusOK, schema.Of(d))
+	return writeBody(w, http.StatusOK, schema.SchemaOf(d))
 }
 
 // openAPI returns the OpenAPI document of the kinds' paths.

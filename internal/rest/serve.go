@@ -11,7 +11,7 @@ import (
 // audited reports whether a request is recorded in the audit log: it changes a resource, issues a token, or reads
 // restricted data.
 func (row route) audited(r *http.Request) bool {
-	return r.Method != http.MethodGet && r.Method != http.MethodHead || row.action.Viewed()
+	return r.Method != http.MethodGet && r.Method != http.MethodHead || row.action.IsView()
 }
 
 // serve serves a request of an allowed caller, and records it in the audit log. A request of an unauthenticated caller

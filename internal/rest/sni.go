@@ -51,7 +51,7 @@ func (a *api) migrateSNI(w http.ResponseWriter, r *http.Request) error {
 			Problems: resource.Problems{problem}}
 	}
 	wanted := kind.SNIFormats.Make("", kind.TheSNIFormat, kind.SNIFormat{Format: request.Format})
-	change := admission.Change{ControlPlane: true, OnChange: audit.FromContext(r.Context()).Changed}
+	change := admission.Change{ControlPlane: true, OnChange: audit.FromContext(r.Context()).SetChange}
 	if _, err := a.Writer.Put(r.Context(), wanted, change); err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 		if err != nil {
 			return err
 		}
-		audit.FromContext(r.Context()).Issued(claims.Realm().String(), claims)
+		audit.FromContext(r.Context()).SetToken(claims.Realm().String(), claims)
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = io.WriteString(w, text) // the client may be gone
 		return nil

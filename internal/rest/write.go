@@ -166,7 +166,7 @@ func changeOf(r *http.Request) (admission.Change, error) {
 	if err != nil {
 		return admission.Change{}, err
 	}
-	change := admission.Change{IfMatch: version, OnChange: audit.FromContext(r.Context()).Changed}
+	change := admission.Change{IfMatch: version, OnChange: audit.FromContext(r.Context()).SetChange}
 	values := r.URL.Query()
 	for _, name := range []string{"dryRun", "dry_run"} {
 		if !values.Has(name) {

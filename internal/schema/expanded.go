@@ -8,9 +8,9 @@ import (
 	"weft/resource"
 )
 
-// Expanded returns the schemas of a kind's spec and of its status, with each definition in the place of its reference.
-// The schema of the status is nil for a kind without one.
-func Expanded(d resource.Descriptor) (spec, status *Schema) {
+// ExpandedSchemas returns the schemas of a kind's spec and of its status, with each definition in the place of its
+// reference. The schema of the status is nil for a kind without one.
+func ExpandedSchemas(d resource.Descriptor) (spec, status *Schema) {
 	b := &builder{prefix: "#/$defs/", defs: map[string]*Schema{}}
 	spec = b.object(specType(d))
 	if of := kind.StatusKind(d.Describe().Name); of != nil {

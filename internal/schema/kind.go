@@ -8,16 +8,16 @@ import (
 	"weft/resource"
 )
 
-// Of returns the schema of a kind: the Universal form and, for documents with an apiVersion, the Kubernetes form.
-func Of(d resource.Descriptor) *Schema {
+// SchemaOf returns the schema of a kind: the Universal form and, for documents with an apiVersion, the Kubernetes form.
+func SchemaOf(d resource.Descriptor) *Schema {
 	b := &builder{prefix: "#/$defs/", defs: map[string]*Schema{}}
 	s := b.resource(d, &Schema{Description: "written by the control plane; ignored in a write"})
-	s.Draft, s.ID, s.Defs = Draft, At(d), b.defs
+	s.Draft, s.ID, s.Defs = Draft, PathOf(d), b.defs
 	return s
 }
 
-// At returns the API path of the schema of a kind.
-func At(d resource.Descriptor) string { return "/_schemas/" + d.Describe().Name }
+// PathOf returns the API path of the schema of a kind.
+func PathOf(d resource.Descriptor) string { return "/_schemas/" + d.Describe().Name }
 
 // resource returns the schema of a kind's documents, and adds the definitions that it refers to.
 func (b *builder) resource(d resource.Descriptor, status *Schema) *Schema {

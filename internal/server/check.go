@@ -23,7 +23,7 @@ func (s *Server) checker() func(mesh string, known check.Known) *check.Report {
 			link = s.remote.global()
 		}
 		world := check.World{
-			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modified,
+			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modifications,
 			Known: known, Mesh: mesh, Global: link, Pending: pending,
 			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter,
 			OperatorsUnset:           s.settings.OperatorsUnset(), Now: time.Now(),

@@ -54,16 +54,16 @@ func followSnapshots(ctx context.Context, next func() <-chan struct{}, newest fu
 
 // computedStatuses returns the computed parts of the statuses of policies and external services.
 func (s *Server) computedStatuses(at *table.Snapshot) (all []*reconcile.ComputedStatus) {
-	world := inspect.World{State: s.state, Snapshot: at, Modifying: s.hub.Inspector.Modified}
+	world := inspect.World{State: s.state, Snapshot: at, Modifying: s.hub.Inspector.Modifications}
 	reports := world.Reports()
 	effects := reports.PolicyEffects()
 	for _, policies := range kind.Policies() {
-		for o := range s.state.Tables.From(at, policies.Describe().Name, "", "") {
+		for o := range s.state.Tables.ResourcesAfter(at, policies.Describe().Name, "", "") {
 			all = append(all, &reconcile.ComputedStatus{Of: o.Key(),
 				Conditions: withoutMessages(effects.Status(o).Conditions)})
 		}
 	}
-	for o := range s.state.Tables.ExternalServices.From(at, "", "") {
+	for o := range s.state.Tables.ExternalServices.RowsAfter(at, "", "") {
 		computed := &reconcile.ComputedStatus{Of: o.Key(),
 			Conditions: withoutMessages(reports.ReachabilityConditions(o)), ZoneEgress: reports.ServiceEgress(o)}
 		if computed.ZoneEgress != nil {

@@ -100,7 +100,7 @@ func writing(ctx context.Context, s *settings.Settings) (api.Server, error) {
 	if err != nil || user == account {
 		return server, err
 	}
-	reviewed, err := webhook.Configured(ctx, client, webhookConfigurations)
+	reviewed, err := webhook.HasConfiguration(ctx, client, webhookConfigurations)
 	if err != nil {
 		return server, fmt.Errorf("the API server of Kubernetes %s (%s): whether the cluster has the webhooks of a "+
 			"control plane: %w", server.Config.Host, server.Source, err)

@@ -44,7 +44,7 @@ var firstStart = kind.FirstStarts.Key("", kind.TheFirstStart)
 // createDefaults stores the mesh and the host names of a first start. A later start does not create what was deleted
 // since. A zone that joins others on its first start gets those of the global control plane.
 func (s *Server) createDefaults(ctx context.Context) error {
-	if !s.firstStart || s.settings.Joined() {
+	if !s.firstStart || s.settings.IsJoined() {
 		return nil
 	}
 	for _, o := range defaults(s.settings) {

@@ -43,7 +43,7 @@ func (s *Server) startGlobal(ctx context.Context) error {
 
 // replicaOf returns the id of the other replica of global to which a zone is connected, or "".
 func (s *Server) replicaOf(zone string) string {
-	world := inspect.World{State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Expired: s.replica.Expired}
+	world := inspect.World{State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Expired: s.replica.HasExpired}
 	for _, subscription := range world.Zone(zone).Subscriptions {
 		if id := subscription.ControlPlaneInstanceID; subscription.DisconnectTime == nil && id != s.instance {
 			return id

@@ -365,7 +365,7 @@ func (i *installation) daemonSet() *cni.DaemonSet {
 func (i *installation) knowsItsDaemonSet(d *cni.DaemonSet, deleted bool) {
 	i.t.Helper()
 	testwait.UntilTrue(i.t, fmt.Sprintf("the DaemonSet is deleted: %v", deleted), func() bool {
-		got, err := d.Deleted(i.t.Context())
+		got, err := d.IsDeleted(i.t.Context())
 		if err != nil {
 			i.t.Fatal(err)
 		}

@@ -71,7 +71,7 @@ func kindLink(connected bool, s join.StreamState) inspect.KindLink {
 func globalLinkMetrics(state *graph.State, links func(zone string) map[string]inspect.KindLink) func() []metrics.Link {
 	return func() []metrics.Link {
 		var all []metrics.Link
-		for o := range state.Tables.From(state.Tables.DB.Snapshot(), kind.Zones.Name, "", "") {
+		for o := range state.Tables.ResourcesAfter(state.Tables.DB.Snapshot(), kind.Zones.Name, "", "") {
 			kinds := links(o.Envelope().Name)
 			lag, _ := inspect.LagOf(kinds)
 			link := metrics.Link{Zone: o.Envelope().Name, Connected: len(kinds) > 0, Lag: time.Duration(lag)}

@@ -29,7 +29,8 @@ func (s *Server) buildPods() error {
 		return fmt.Errorf("the API server of Kubernetes: %w", err)
 	}
 	converted := &convert.Settings{
-		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
+		Zone: s.settings.ZoneName, Joined: s.settings.IsJoined(),
+		SystemNamespace:     s.settings.Kubernetes.SystemNamespace,
 		ZoneProxyNamespaces: s.settings.Pods.ZoneProxyNamespaces,
 		DefaultMesh:         s.settings.DefaultMesh, IgnoredLabels: s.settings.Pods.IgnoredLabels,
 		Exceptions:       s.settings.Injector.Exceptions,

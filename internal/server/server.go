@@ -201,13 +201,13 @@ func (s *Server) buildTable(context.Context) error {
 	}
 	s.state.Tables.PatchTypes = s.settings.PatchTypes
 	s.state.Tables.ZoneProxyNamespaces = s.zoneProxyNamespaces()
-	s.state.Tables.Alone = s.settings.ZoneName != "" && !s.settings.Joined()
+	s.state.Tables.Standalone = s.settings.ZoneName != "" && !s.settings.IsJoined()
 	s.state.Tables.DB.Observe(s.metrics.Stage)
 	s.outage = s.newOutage()
-	s.view = view.New(s.state, s.outage.Over(bounded.New(metered.New(s.store, s.metrics.Store))))
+	s.view = view.New(s.state, s.outage.ObserveStore(bounded.New(metered.New(s.store, s.metrics.Store))))
 	s.store = s.view.Store()
 	s.writer = admission.New(s.store, admission.Options{
-		Zone: s.settings.ZoneName, Joined: s.settings.Joined(), SNIs: state.SNIs{Tables: s.state.Tables},
+		Zone: s.settings.ZoneName, Joined: s.settings.IsJoined(), SNIs: state.SNIs{Tables: s.state.Tables},
 		Environment: string(s.settings.Environment), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
 		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf, PatchTypes: s.settings.PatchTypes,
 		Namespaces: s.namespaces(),
@@ -232,13 +232,13 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 		hasLost := func(string) bool {
 			return dpserver.LostReplicas(s.state, func(instance string) bool { return instance != s.instance })
 		}
-		s.replica = replica.Alone(replica.Config{ID: s.instance, Lost: push.Bound, HasLostClients: hasLost})
+		s.replica = replica.NewSingle(replica.Config{ID: s.instance, Lost: push.Bound, HasLostClients: hasLost})
 		return nil
 	}
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
-		Addresses: dpserver.MachineAddresses, RecordLost: s.outage.RecordLost, MayLeave: s.outage.Unmarked,
+		Addresses: dpserver.MachineAddresses, RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked,
 		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 			pending func(kind.PendingAcks)) error {
 			return s.localAcked(ctx, clients, rows, pending)
@@ -271,14 +271,14 @@ func (s *Server) buildReconciler(context.Context) error {
 		MeshExternalService: s.settings.MeshExternalServiceCIDR, IPv6: s.settings.IPv6CIDR,
 	}, s.kubernetes())
 	plan.DrainTime = s.settings.DrainTime
-	plan.Unpermitted = envoy.TypeNames(s.settings.PatchTypes).Unpermitted
+	plan.Unpermitted = envoy.TypeNames(s.settings.PatchTypes).Violations
 	plan.Lives = func(instance string) bool {
-		_, ended := s.replica.Expired(instance)
+		_, ended := s.replica.HasExpired(instance)
 		return !ended
 	}
 	s.barrier = barrier.New(plan.Acks, s.hub.Acks, s.hub.Commit, s.log)
 	s.barrier.DrainTime = s.settings.DrainTime
-	s.reconciler = reconcile.New(plan, ownWrites{s.writer, s.store, plan.State.Tables, s.outage.Ended}, s.barrier,
+	s.reconciler = reconcile.New(plan, ownWrites{s.writer, s.store, plan.State.Tables, s.outage.HasEnded}, s.barrier,
 		s.hub.Commit, s.log)
 	s.hub.Follow(s.reconciler.Observe)
 	s.hub.Follow(s.outage.Observe) // after the reconciler
@@ -293,7 +293,7 @@ func (s *Server) buildProxyServer(context.Context) error {
 		Keys: s.keys, Pods: s.podTokens(), Nodes: s.nodes(), Audit: s.audit, Writer: s.writer, Catalog: s.catalog,
 		Zone: s.settings.ZoneName, DefaultMesh: s.settings.DefaultMesh, LocalNetworks: s.settings.LocalNetworks,
 		Forwarders: s.settings.Forwarders, LoopbackVouches: s.settings.LoopbackVouches,
-		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.Acked,
+		DrainTime: s.settings.DrainTime, Instance: s.replica, Acked: s.metrics.ObserveAck,
 		RenewsUnrecorded: s.outage.RenewsUnrecorded, Log: s.log,
 	})
 	return nil
@@ -302,7 +302,7 @@ func (s *Server) buildProxyServer(context.Context) error {
 // followStore reads the store into the table until ctx ends, and returns when the table has what was stored.
 func (s *Server) followStore(ctx context.Context) error {
 	s.metrics.Follow(metrics.Sources{
-		Streams: s.proxies.Streams, Unacked: s.proxies.Unacked, Sessions: s.proxies.Sessions,
+		Streams: s.proxies.Streams, Unacked: s.proxies.UnackedStreams, Sessions: s.proxies.Sessions,
 		Traffic:     s.proxies.Traffic,
 		ProxyGroups: s.hub.Proxies.Groups, Draining: s.hub.Drains.Open, Backlog: s.reconciler.Backlog,
 		StoreOutage: s.storeOutage,
@@ -325,15 +325,15 @@ func (s *Server) apply(b mirror.Batch) {
 	s.hub.Apply(b)
 	now := time.Now()
 	s.metrics.Commit(b, now, now.Sub(began))
-	s.view.Applied(b)
+	s.view.NoteBatch(b)
 }
 
 // adoptStored makes the owners of the stored resources agree with the zone and the mode that the control plane has now.
 func (s *Server) adoptStored(ctx context.Context) error {
 	snapshot := s.state.Tables.DB.Snapshot()
 	done, err := s.writer.Adopt(ctx, func(yield func(resource.Any) bool) {
-		for _, d := range join.Traveling() {
-			for o := range s.state.Tables.From(snapshot, d.Describe().Name, "", "") {
+		for _, d := range join.SyncedKinds() {
+			for o := range s.state.Tables.ResourcesAfter(snapshot, d.Describe().Name, "", "") {
 				if !yield(o) {
 					return
 				}
@@ -371,7 +371,7 @@ func (s *Server) serve(ctx context.Context) error {
 		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
 		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
-		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.Expired, Version: s.version,
+		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
 		Now: time.Now, Log: s.log,
 	}))
 	s.goRun(ctx, s.outage.Run)

@@ -89,7 +89,7 @@ func EncryptionKeyFile(s *settings.Settings) string {
 // encryptionKeys reads the key file, and makes one in the data directory of a store that was never encrypted.
 func encryptionKeys(ctx context.Context, s *settings.Settings, below store.Store) (*sealed.Keys, error) {
 	return keysOr(s, func(path string) (*sealed.Keys, error) {
-		encrypted, err := sealed.Encrypted(ctx, below)
+		encrypted, err := sealed.IsEncrypted(ctx, below)
 		if err != nil {
 			return nil, err
 		}

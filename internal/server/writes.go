@@ -24,7 +24,7 @@ type ownWrites struct {
 	writer *admission.Writer
 	rows   store.Store
 	tables *state.Tables
-	// mayWrite is [outage.Outage.Ended].
+	// mayWrite is [outage.Outage.HasEnded].
 	mayWrite func() bool
 }
 
@@ -104,7 +104,7 @@ func (s *Server) callbacks() push.Callbacks {
 		RetainExternalServices: retain(s.writer, kind.RetainedExternalServices),
 		KeepIngresses:          keepIngresses(s.writer),
 		Announce:               announce(s.writer),
-		Drained:                s.metrics.Drained, DrainTime: s.settings.DrainTime,
+		Drained:                s.metrics.ObserveDrain, DrainTime: s.settings.DrainTime,
 	}
 }
 

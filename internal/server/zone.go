@@ -41,7 +41,7 @@ func (s *Server) buildZone(ctx context.Context) error {
 	s.queries = zonequery.NewZone(s.settings.ZoneName, s.hub.Inspector,
 		rest.NewZoneDiffs(s.writer, s.inspector()))
 	s.remote.zones = s.queries
-	if !s.settings.Joined() {
+	if !s.settings.IsJoined() {
 		return nil
 	}
 	return s.buildJoined(ctx)
@@ -72,7 +72,7 @@ func (s *Server) startZone(ctx context.Context) error {
 // renews its lease changes nothing for them.
 func (s *Server) lookAtIngresses(ctx context.Context) {
 	for ctx.Err() == nil {
-		changed := s.replica.Changed()
+		changed := s.replica.NextChange()
 		s.reconciler.SetInstances(s.replica.Live())
 		select {
 		case <-changed:
@@ -149,7 +149,7 @@ func (s *Server) waitAcked(ctx context.Context, written mirror.Rows) error {
 	rows := maps.Clone(written)
 	maps.DeleteFunc(rows, func(key resource.Key, _ mirror.Version) bool { return !s.state.Tables.HasRows(key.Kind) })
 	resolved, done := context.WithTimeout(ctx, lookup.Bound)
-	maps.Copy(rows, mirror.Stored(s.hub.Rows.LookedUp(resolved, rows.Keys())))
+	maps.Copy(rows, mirror.RowsOf(s.hub.Rows.LookedUp(resolved, rows.Keys())))
 	done()
 	waits, ctx := errgroup.WithContext(ctx)
 	for clients, rows := range rowsByClients(rows) {
@@ -182,5 +182,5 @@ func (s *Server) waitForwarded(ctx context.Context, row resource.Key) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, push.Bound)
 	defer cancel()
-	return s.hub.Acks.Passed(ctx, row.Mesh, row)
+	return s.hub.Acks.AwaitIngresses(ctx, row.Mesh, row)
 }

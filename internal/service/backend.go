@@ -56,7 +56,7 @@ func (s *Stage) BackendOf(r *table.Reader, q BackendQuery) (to DestinationKey, u
 				q.Kind, service.Service, of, routed(q.HTTP)))
 			continue
 		}
-		return service.At(port.Port), ""
+		return service.WithPort(port.Port), ""
 	}
 	return to, unresolved
 }

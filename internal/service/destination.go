@@ -134,12 +134,12 @@ type Destination struct {
 	// ClientZone is the zone of the clients of a MultiZoneService.
 	ClientZone string `json:",omitempty"`
 	// Effective are the confs of the traffic of some proxies. The stages of destinations leave it empty; see
-	// [Destination.With].
+	// [Destination.WithConfs].
 	Effective Effective
 }
 
-// With returns the destination as proxies with effective confs reach it.
-func (d *Destination) With(e Effective) *Destination {
+// WithConfs returns the destination as proxies with effective confs reach it.
+func (d *Destination) WithConfs(e Effective) *Destination {
 	with := *d
 	with.Effective = e
 	return &with
@@ -194,7 +194,7 @@ func (s *Stage) ListsOf(service *resource.Object[kind.MeshService]) []Destinatio
 	}
 	var lists []DestinationKey
 	for _, port := range service.Spec.Ports {
-		lists = append(lists, s.KeyOf(service).At(port.Port))
+		lists = append(lists, s.KeyOf(service).WithPort(port.Port))
 	}
 	return lists
 }
@@ -229,23 +229,23 @@ func (k DestinationKey) String() string {
 	return name
 }
 
-// At returns one port of the service.
-func (k DestinationKey) At(port uint32) DestinationKey {
+// WithPort returns one port of the service.
+func (k DestinationKey) WithPort(port uint32) DestinationKey {
 	k.Port = port
 	return k
 }
 
-// On returns one locality of the destination.
-func (k DestinationKey) On(locality Locality) DestinationKey {
+// WithLocality returns one locality of the destination.
+func (k DestinationKey) WithLocality(locality Locality) DestinationKey {
 	k.Locality = locality
 	return k
 }
 
-// Of returns the service that the destination is a port of.
-func (k DestinationKey) Of() DestinationKey { return k.At(0).On("") }
+// ServiceKey returns the service that the destination is a port of.
+func (k DestinationKey) ServiceKey() DestinationKey { return k.WithPort(0).WithLocality("") }
 
-// Secured returns whether clients use mutual TLS with them: both sides have an identity.
-func (s *Servers) Secured(client bool) bool { return client && len(s.Identities) > 0 }
+// UseMTLS returns whether clients use mutual TLS with them: both sides have an identity.
+func (s *Servers) UseMTLS(client bool) bool { return client && len(s.Identities) > 0 }
 
 // ByEgress returns whether a zone egress of the clients' zone forwards to them.
 func (s *Servers) ByEgress() bool { return s.Way == zoneroute.ByEgress }

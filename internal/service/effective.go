@@ -86,8 +86,8 @@ func (s *Stage) TargetedBy(r *table.Reader, mesh string, to *policy.To) []Destin
 		}
 		for _, key := range s.labeledAs(r, BackendQuery{Kind: DestinationKind(of), Mesh: mesh, Labels: to.Labels}) {
 			for _, port := range s.Ports.Get(r, key) {
-				if d := s.Targeted.Get(r, key.At(port)); d != nil && to.Matches(d) {
-					targeted = append(targeted, key.At(port))
+				if d := s.Targeted.Get(r, key.WithPort(port)); d != nil && to.Matches(d) {
+					targeted = append(targeted, key.WithPort(port))
 				}
 			}
 		}

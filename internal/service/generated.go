@@ -15,8 +15,8 @@ import (
 // not counted.
 const MaxGenerated = 5000
 
-// Generated returns the number of generated MeshServices of a mesh in this zone.
-func (s *Stage) Generated(r *table.Reader, mesh string) int {
+// GeneratedCount returns the number of generated MeshServices of a mesh in this zone.
+func (s *Stage) GeneratedCount(r *table.Reader, mesh string) int {
 	return s.state.GeneratedServices.Get(r, state.MeshKey(mesh))
 }
 
@@ -36,7 +36,7 @@ func (s *Stage) ServiceProblem(r *table.Reader, key state.ProxyKey) string {
 			without = append(without, value)
 		}
 	}
-	if len(without) == 0 || s.Generated(r, key.Mesh) < MaxGenerated {
+	if len(without) == 0 || s.GeneratedCount(r, key.Mesh) < MaxGenerated {
 		return ""
 	}
 	slices.Sort(without)

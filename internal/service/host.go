@@ -20,7 +20,7 @@ func EqualHosts(a, b []Host) bool {
 	})
 }
 
-// hostsOf returns the host names of a destination, whose key is [DestinationKey.Of].
+// hostsOf returns the host names of a destination, whose key is [DestinationKey.ServiceKey].
 func (s *Stage) hostsOf(r *table.Reader, key DestinationKey) []Host {
 	at := s.places(r, key)
 	var addresses []netip.Addr

@@ -117,21 +117,21 @@ func (a Affinity) values() map[string]string {
 	return values
 }
 
-// Grouped reports whether the endpoints are divided into groups, so that clients with different values may use
+// IsGrouped reports whether the endpoints are divided into groups, so that clients with different values may use
 // different lists.
-func (l List) Grouped() bool { return l.View != (View{}) && l.View.contents().Grouped }
+func (l List) IsGrouped() bool { return l.View != (View{}) && l.View.contents().Grouped }
 
-// Near returns a list as clients with an affinity use it. Groups that no server of the list can be in are left out, so
-// that clients whose values make no difference share the list.
-func (s *Stage) Near(r *table.Reader, list List, of Affinity) List {
-	if !list.Grouped() {
+// ListFor returns a list as clients with an affinity use it. Groups that no server of the list can be in are left out,
+// so that clients whose values make no difference share the list.
+func (s *Stage) ListFor(r *table.Reader, list List, of Affinity) List {
+	if !list.IsGrouped() {
 		return list
 	}
 	v := list.View.contents()
 	values := of.values()
 	v.Affinity = slices.DeleteFunc(v.Affinity, func(a affinity) bool {
 		value, ok := values[a.Key]
-		return !ok || !slices.Contains(s.AffinityValues.Get(r, AffinityQuery{list.On(""), a.Key}), value)
+		return !ok || !slices.Contains(s.AffinityValues.Get(r, AffinityQuery{list.WithLocality(""), a.Key}), value)
 	})
 	for i := range v.Affinity {
 		v.Affinity[i].Value = values[v.Affinity[i].Key]
@@ -166,7 +166,7 @@ func (s *Stage) affinityValues(r *table.Reader, q AffinityQuery) []string {
 		if !ok || key.Zone != s.state.Zone {
 			return
 		}
-		for dp, in := range s.Selected(r, service) {
+		for dp, in := range s.SelectedInbounds(r, service) {
 			if value := affinityValue(dp, in.Tags, q.Label); value != "" {
 				values = append(values, value)
 			}
@@ -214,11 +214,11 @@ func (d *Destination) Lists(secured bool) []List {
 	}
 	var lists []List
 	if d.Local != nil {
-		lists = append(lists, List{d.Key.On(LocalLocality), viewOf(d.localView(secured))})
+		lists = append(lists, List{d.Key.WithLocality(LocalLocality), viewOf(d.localView(secured))})
 	}
 	factor := cmp.Or(d.Effective.LoadBalancing.Locality().Overprovisioning(), DefaultOverprovisioning)
 	for i, remote := range d.Remotes(secured) {
-		list := List{DestinationKey: d.Key.On(RemoteAt(i))}
+		list := List{DestinationKey: d.Key.WithLocality(RemoteAt(i))}
 		if !remote.All {
 			list.View = viewOf(viewed{Overprovisioning: factor, Zones: remote.zones()})
 		}
@@ -250,7 +250,7 @@ func (d *Destination) grouped(v viewed) viewed {
 // MixesZones reports whether the servers of the clients' zone and those of others are in one list. Plaintext servers
 // are not, since the servers of other zones never are plaintext.
 func (d *Destination) MixesZones(secured bool) bool {
-	return d.Local != nil && d.Local.Secured(secured) && d.Effective.LoadBalancing.Locality().AllAlike() &&
+	return d.Local != nil && d.Local.UseMTLS(secured) && d.Effective.LoadBalancing.Locality().AllAlike() &&
 		d.crossZone(secured)
 }
 
@@ -318,8 +318,9 @@ func throughEgress(zones []Servers) []Remote {
 	return remotes
 }
 
-// Viewed returns the endpoints of one of the [Destination.Lists] of a service of any kind, as its clients use them.
-func (s *Stage) Viewed(r *table.Reader, list List) *Endpoints {
+// EndpointsOfList returns the endpoints of one of the [Destination.Lists] of a service of any kind, as its clients use
+// them.
+func (s *Stage) EndpointsOfList(r *table.Reader, list List) *Endpoints {
 	if list.View == (View{}) {
 		return s.EndpointsOf(r, list.DestinationKey)
 	}
@@ -332,7 +333,7 @@ func (s *Stage) Viewed(r *table.Reader, list List) *Endpoints {
 		// Envoy rejects a cluster that negotiates the HTTP version and has a plaintext transport socket.
 		endpoints.Endpoints = slices.DeleteFunc(slices.Clone(s.EndpointsOf(r, list.DestinationKey).Endpoints),
 			func(e Endpoint) bool { return e.Plaintext })
-		for _, e := range s.EndpointsOf(r, list.On(RemoteLocality)).Endpoints {
+		for _, e := range s.EndpointsOf(r, list.WithLocality(RemoteLocality)).Endpoints {
 			e.Egress = e.Zone == ""
 			endpoints.Endpoints = append(endpoints.Endpoints, e)
 		}

@@ -52,7 +52,7 @@ func TestPrioritiesOfZones(t *testing.T) {
 			"north(north-1), west(west-1), west(west-2)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := &service.Destination{Key: service.MultiZoneKey("default", "web").At(80), ClientZone: "east"}
+			d := &service.Destination{Key: service.MultiZoneKey("default", "web").WithPort(80), ClientZone: "east"}
 			for _, zone := range []string{"north", "south", "west"} {
 				servers := service.Servers{Zone: zone, Way: c.way, SNI: "all", Identities: []string{"id"},
 					ServiceSNIs: []string{zone + "-1"}}
@@ -95,7 +95,7 @@ func TestPrioritiesOfZones(t *testing.T) {
 // TestNamesOfRemoteLocalities: each priority has a name, which is read back.
 func TestNamesOfRemoteLocalities(t *testing.T) {
 	for i, want := range []string{"remote", "remote-2", "remote-3"} {
-		key := service.MultiZoneKey("default", "web").At(80).On(service.RemoteAt(i))
+		key := service.MultiZoneKey("default", "web").WithPort(80).WithLocality(service.RemoteAt(i))
 		if string(key.Locality) != want || !key.Locality.IsRemote() {
 			t.Errorf("the locality of priority %d is %s, want %s", i, key.Locality, want)
 		}

@@ -32,7 +32,7 @@ func (s *Stage) SelectedServices(r *table.Reader, service *resource.Object[kind.
 	var all []SelectedService
 	for _, selected := range s.Labeled.Get(r,
 		QueryLabels(MeshService, service.Mesh, service.Spec.Selector.MeshService.MatchLabels)) {
-		t := SelectedService{Service: selected.At(port.Port)}
+		t := SelectedService{Service: selected.WithPort(port.Port)}
 		t.destination = s.Destination.Get(r, t.Service)
 		var has kind.Protocol
 		if t.destination != nil {
@@ -173,7 +173,7 @@ func (s *Stage) multiZone(r *table.Reader, key DestinationKey) *Destination {
 func (s *Stage) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoints {
 	endpoints := &Endpoints{Destination: key}
 	if key.Locality == LocalLocality {
-		_, selected := s.selectedServices(r, key.On(""))
+		_, selected := s.selectedServices(r, key.WithLocality(""))
 		for _, t := range selected {
 			if t.Service.Zone == s.state.Zone {
 				endpoints.Endpoints = append(endpoints.Endpoints, s.Endpoints.Get(r, t.Service).Endpoints...)
@@ -194,7 +194,7 @@ func (s *Stage) localityEndpoints(r *table.Reader, key DestinationKey) *Endpoint
 
 // isMultiZoneServer returns whether a Dataplane is a backend of a MeshMultiZoneService.
 func (s *Stage) isMultiZoneServer(r *table.Reader, proxy state.ProxyKey, key DestinationKey) bool {
-	_, selected := s.selectedServices(r, key.On(""))
+	_, selected := s.selectedServices(r, key.WithLocality(""))
 	return slices.ContainsFunc(selected, func(t SelectedService) bool { return s.isServer(r, proxy, t.Service) })
 }
 
@@ -220,11 +220,11 @@ func (s *Stage) IngressesOfMembers(r *table.Reader, key DestinationKey) []Endpoi
 
 // ingressesOf is [Stage.IngressesOfMembers] of some zones; nil: of all.
 func (s *Stage) ingressesOf(r *table.Reader, key DestinationKey, zones []string) []Endpoint {
-	d := s.MultiZone.Get(r, key.On(""))
+	d := s.MultiZone.Get(r, key.WithLocality(""))
 	if d == nil {
 		return nil
 	}
-	_, selected := s.selectedServices(r, key.On(""))
+	_, selected := s.selectedServices(r, key.WithLocality(""))
 	available := s.availableIn(r, selected)
 	var ingresses []zoneroute.Hop
 	seen := map[string]bool{}

@@ -19,12 +19,13 @@ type Route struct {
 	// Rules are in the order of their precedence: the first rule that matches a request or a connection decides. The
 	// last one matches all of them.
 	Rules []RouteRule
-	// Effective are the confs of the traffic of some proxies. The stage of routes leaves it empty; see [Route.With].
+	// Effective are the confs of the traffic of some proxies. The stage of routes leaves it empty; see
+	// [Route.WithConfs].
 	Effective Effective
 }
 
-// With returns the route as proxies with effective confs take it.
-func (r *Route) With(e Effective) *Route {
+// WithConfs returns the route as proxies with effective confs take it.
+func (r *Route) WithConfs(e Effective) *Route {
 	with := *r
 	with.Effective = e
 	return &with

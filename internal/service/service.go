@@ -70,9 +70,9 @@ func selectable(n *kind.Networking) iter.Seq[kind.Inbound] {
 	}
 }
 
-// Selected returns the inbounds that a service selects in the zone that owns it, with the defaults filled in, grouped
-// by Dataplane: its selector matches them, and somebody vouches for what it reads.
-func (s *Stage) Selected(r *table.Reader,
+// SelectedInbounds returns the inbounds that a service selects in the zone that owns it, with the defaults filled in,
+// grouped by Dataplane: its selector matches them, and somebody vouches for what it reads.
+func (s *Stage) SelectedInbounds(r *table.Reader,
 	service *resource.Object[kind.MeshService]) iter.Seq2[*resource.Object[kind.Dataplane], kind.Inbound] {
 	return func(yield func(*resource.Object[kind.Dataplane], kind.Inbound) bool) {
 		v := s.voucherOf(r, service)
@@ -185,7 +185,7 @@ func narrowest(pairs map[string]string, preferred ...string) (key, value string,
 // mesh does not admit their Dataplanes.
 func (s *Stage) UnreachableOutbounds(r *table.Reader, service *resource.Object[kind.MeshService]) []Member {
 	var notAdmitted []Member
-	for dp, in := range s.Selected(r, service) {
+	for dp, in := range s.SelectedInbounds(r, service) {
 		if !s.identity.Admits(r, dp) {
 			notAdmitted = append(notAdmitted, Member{Dataplane: dp, Inbound: in})
 		}
@@ -259,13 +259,13 @@ func (s *Stage) serviceIdentities(r *table.Reader, key state.ServiceKey) []strin
 		return toldIdentities(&service.Spec)
 	}
 	var ids []string
-	for dp, in := range s.Selected(r, service) {
+	for dp, in := range s.SelectedInbounds(r, service) {
 		if s.identity.Admits(r, dp) {
 			ids = append(ids, s.identity.ServerNames(r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, &in)...)
 		}
 	}
 	for _, port := range service.Spec.Ports {
-		for _, e := range s.RetainedEndpointsOf(r, s.KeyOf(service).At(port.Port)) {
+		for _, e := range s.RetainedEndpointsOf(r, s.KeyOf(service).WithPort(port.Port)) {
 			ids = append(ids, s.identity.Presented.Get(r, e.Proxy)...)
 		}
 	}
@@ -301,7 +301,7 @@ func (s *Stage) destination(r *table.Reader, key DestinationKey) *Destination {
 
 // hasTCPInbound returns whether a port targets an inbound that is not HTTP.
 func (s *Stage) hasTCPInbound(r *table.Reader, service *resource.Object[kind.MeshService], port kind.ServicePort) bool {
-	for _, in := range s.Selected(r, service) {
+	for _, in := range s.SelectedInbounds(r, service) {
 		if Targets(port, &in) && !in.Protocol.IsHTTP() {
 			return true
 		}

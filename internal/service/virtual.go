@@ -33,7 +33,7 @@ func (s *Stage) VirtualOf(r *table.Reader, mesh, vip string) []VirtualAddress {
 				continue
 			}
 			for _, port := range s.Ports.Get(r, key) {
-				all = append(all, VirtualAddress{vip, key.At(port)})
+				all = append(all, VirtualAddress{vip, key.WithPort(port)})
 			}
 		}
 	}

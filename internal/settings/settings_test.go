@@ -83,7 +83,7 @@ func TestModes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !s.Joined() || s.ZoneName != "east" || s.Join.Host() != "global.example:5685" || s.Join.Token != "eyJ.secret" {
+	if !s.IsJoined() || s.ZoneName != "east" || s.Join.Host() != "global.example:5685" || s.Join.Token != "eyJ.secret" {
 		t.Errorf("a zone that joins: %+v", s.Join)
 	}
 	for _, v := range s.Effective() {
@@ -92,7 +92,7 @@ func TestModes(t *testing.T) {
 		}
 	}
 	s, _, err = Load("", []string{"KUMA_MODE=global", "KUMA_MULTIZONE_GLOBAL_KDS_GRPC_INTERFACE=127.0.0.1"}, nil)
-	if err != nil || s.Joined() || s.ZoneName != "" || s.ZoneSync.String() != "127.0.0.1:5685" {
+	if err != nil || s.IsJoined() || s.ZoneName != "" || s.ZoneSync.String() != "127.0.0.1:5685" {
 		t.Errorf("global: zone %q, zones at %s, %v", s.ZoneName, s.ZoneSync, err)
 	}
 }

@@ -34,8 +34,8 @@ func (j *Join) Host() string {
 	return address.Host
 }
 
-// Joined reports whether this is a zone that has joined a global control plane.
-func (s *Settings) Joined() bool { return s.Join.GlobalAddress != "" }
+// IsJoined reports whether this is a zone that has joined a global control plane.
+func (s *Settings) IsJoined() bool { return s.Join.GlobalAddress != "" }
 
 // ZoneSync is the server of a global control plane for zones, over TLS.
 type ZoneSync struct {
@@ -160,10 +160,10 @@ func globalAddress(v string) (string, error) {
 func (s *Settings) checkZones() error {
 	j := &s.Join
 	switch {
-	case s.Mode == Global && s.Joined():
+	case s.Mode == Global && s.IsJoined():
 		return errors.New(
 			"multizone.zone.globalAddress is what a zone joins, and mode is global: leave one of them out")
-	case s.Joined() && (j.Token == "") == (j.TokenFile == ""):
+	case s.IsJoined() && (j.Token == "") == (j.TokenFile == ""):
 		return errors.New("multizone.zone.globalAddress needs the zone's token: set " +
 			"multizone.zone.kds.auth.cpTokenPath (--zone-token-file) or multizone.zone.kds.auth.cpTokenInline, and " +
 			"not both; `weft generate zone-token` on the global control plane makes one")

@@ -22,13 +22,13 @@ func (w *world) acknowledged(e *end) {
 	if there == nil {
 		return
 	}
-	progress, rejecting := e.sender.Progress(w.now), e.sender.Rejecting()
+	progress, rejecting := e.sender.Progress(w.now), e.sender.RejectingOwners()
 	rejected := rejectedKeys(there.receiver)
 	if progress.Lag < 0 {
 		w.violated("a lag of %s", progress.Lag)
 	}
 	for key, put := range w.puts[e.at.process.epoch] {
-		if put.seq > progress.Applied || there.receiver.Missed() || rejecting[key.Owner] || rejected[key] {
+		if put.seq > progress.Applied || there.receiver.HasMissed() || rejecting[key.Owner] || rejected[key] {
 			continue
 		}
 		if (zonesync.Direction{Sync: w.sync, From: e.at.owner, To: e.peer}).May(key.Owner) != nil {
@@ -42,7 +42,7 @@ func (w *world) acknowledged(e *end) {
 
 func rejectedKeys(r *zonesync.Receiver) map[zonesync.Key]bool {
 	rejected := map[zonesync.Key]bool{}
-	for _, rejection := range r.Rejected() {
+	for _, rejection := range r.Rejections() {
 		rejected[rejection.Key] = true
 	}
 	return rejected
@@ -72,7 +72,7 @@ func (w *world) confirmed(zone kind.Owner, position zonesync.Acked[zonesync.Posi
 	}
 	rejected := rejectedKeys(w.global.process.receivers[zone])
 	for key, put := range w.puts[position.Most.Epoch] {
-		if put.seq > position.Of(key.Mesh).Seq || rejected[key] || key.Owner != zone {
+		if put.seq > position.PositionOf(key.Mesh).Seq || rejected[key] || key.Owner != zone {
 			continue
 		}
 		for _, z := range w.zones {
@@ -201,23 +201,23 @@ func (w *world) agreeAt(e *end) error {
 // awaited returns whether global still waits for an owner's resources, since it rejected an item.
 func (w *world) awaited(s *site, owner kind.Owner) bool {
 	r := s.process.receivers[owner]
-	return s == w.global && r != nil && !r.Synced()
+	return s == w.global && r != nil && !r.IsSynced()
 }
 
 // agreeRejected compares the expected rejections with those that both ends list.
 func agreeRejected(e, there *end, way zonesync.Direction, want map[zonesync.Key]bool) error {
-	if diff := cmp.Diff(e.receiver.Rejected(), there.sender.Rejected()); diff != "" {
+	if diff := cmp.Diff(e.receiver.Rejections(), there.sender.Rejections()); diff != "" {
 		return fmt.Errorf("rejections of %s (-listed by %s, +listed by %s):\n%s", e.at.owner, e.at.owner,
 			there.at.owner, diff)
 	}
 	got := rejectedKeys(e.receiver)
 	maps.DeleteFunc(got, func(key zonesync.Key, _ bool) bool { return way.May(key.Owner) != nil }) // a forged item
-	if e.receiver.Missed() != there.sender.RejectsMore() {
-		return fmt.Errorf("%s rejects more items than it lists: %v; %s has %v", e.at.owner, e.receiver.Missed(),
+	if e.receiver.HasMissed() != there.sender.RejectsMore() {
+		return fmt.Errorf("%s rejects more items than it lists: %v; %s has %v", e.at.owner, e.receiver.HasMissed(),
 			there.at.owner, there.sender.RejectsMore())
 	}
 	maps.DeleteFunc(want, func(key zonesync.Key, rejected bool) bool {
-		return !rejected || e.receiver.Missed() && !got[key]
+		return !rejected || e.receiver.HasMissed() && !got[key]
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("rejections of %s (-rejected +listed):\n%s", e.at.owner, diff)
@@ -230,14 +230,15 @@ func agreeRejected(e, there *end, way zonesync.Direction, want map[zonesync.Key]
 func (w *world) agreeConfirmed() error {
 	for _, z := range w.zones {
 		e := z.process.ends[w.global.owner]
-		if e == nil || e.cut || e.sender.RejectsMore() || len(e.sender.Rejected()) > 0 || w.rejectedSomewhere(z.owner) {
+		if e == nil || e.cut || e.sender.RejectsMore() || len(e.sender.Rejections()) > 0 ||
+			w.rejectedSomewhere(z.owner) {
 			continue
 		}
 		for _, key := range keysOf(z.store) {
-			if key.Owner == z.owner && !e.sender.Confirmed(zonesync.Item{Key: key, Body: []byte(z.store[key])}) {
+			if key.Owner == z.owner && !e.sender.IsConfirmed(zonesync.Item{Key: key, Body: []byte(z.store[key])}) {
 				p := w.global.process
 				return fmt.Errorf("%s is not confirmed; pending are %v", key,
-					p.tracker.Pending(z.owner, p.log.Head().Seq, key.Mesh))
+					p.tracker.PendingZones(z.owner, p.log.Head().Seq, key.Mesh))
 			}
 		}
 	}
@@ -247,7 +248,8 @@ func (w *world) agreeConfirmed() error {
 // rejectedSomewhere returns whether a zone rejects a resource of an owner, or rejects more items than it lists.
 func (w *world) rejectedSomewhere(owner kind.Owner) bool {
 	for _, e := range w.ends() {
-		if e.at == w.global && !e.cut && e.sender != nil && (e.sender.Rejecting()[owner] || e.sender.RejectsMore()) {
+		if e.at == w.global && !e.cut && e.sender != nil &&
+			(e.sender.RejectingOwners()[owner] || e.sender.RejectsMore()) {
 			return true
 		}
 	}

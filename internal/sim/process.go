@@ -123,8 +123,8 @@ func (w *world) forwarded() {
 	p := w.global.process
 	for _, z := range w.zones {
 		if receiver := p.receivers[z.owner]; receiver != nil {
-			p.tracker.Forwarded(z.owner, allMeshes(receiver.Position()), p.log.Head().Seq)
-			if receiver.Synced() {
+			p.tracker.NoteForwarded(z.owner, allMeshes(receiver.Position()), p.log.Head().Seq)
+			if receiver.IsSynced() {
 				p.log.Complete(z.owner)
 			}
 		}
@@ -211,7 +211,7 @@ func (w *world) report(e *end) {
 	}
 	p := w.global.process
 	if e.sender != nil {
-		p.tracker.Acked(e.peer, e.sender.Progress(w.now).Acked, e.sender.Rejecting())
+		p.tracker.NoteAcked(e.peer, e.sender.Progress(w.now).Acked, e.sender.RejectingOwners())
 	}
 	for _, z := range w.zones {
 		receiver := p.receivers[z.owner]
@@ -220,11 +220,11 @@ func (w *world) report(e *end) {
 		}
 		position := allMeshes(receiver.Position())
 		if w.sync.Has(resource.ZoneToZones) {
-			position = p.tracker.Confirmed(z.owner)
+			position = p.tracker.ConfirmedPositions(z.owner)
 		}
-		before := receiver.Acked()
+		before := receiver.AckedPositions()
 		receiver.SetAcked(position)
-		if now := receiver.Acked(); !now.Equal(before) {
+		if now := receiver.AckedPositions(); !now.Equal(before) {
 			w.confirmed(z.owner, now)
 		}
 	}
@@ -248,7 +248,7 @@ func (w *world) storeOne(e *end) {
 	if e.stored == len(e.apply.Items) || w.fault == AppliedEarly && w.chance(50) {
 		apply := e.apply
 		e.apply = nil
-		e.receiver.Applied(apply, e.rejected)
+		e.receiver.NoteApplied(apply, e.rejected)
 		w.say("%s has applied, up to %v", e.at.owner, e.receiver.Position())
 		return
 	}

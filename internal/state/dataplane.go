@@ -87,8 +87,8 @@ func ingressKeys(dp *resource.Object[kind.Dataplane]) []string {
 	return []string{MeshKey(dp.Mesh)}
 }
 
-// At returns the proxy that listens on an address and port of a mesh.
-func (t *Tables) At(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
+// ProxyAt returns the proxy that listens on an address and port of a mesh.
+func (t *Tables) ProxyAt(r *table.Reader, mesh, address string, port uint32) (ProxyKey, bool) {
 	for _, dp := range t.DataplanesByListener.List(r, ListenerKey(mesh, address, port)) {
 		return ProxyKey{Mesh: dp.Mesh, Name: dp.Name}, true
 	}

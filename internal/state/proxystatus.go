@@ -82,7 +82,7 @@ func (t *Tables) causesInZones(r *table.Reader, mesh string, c kind.Cause) (name
 }
 
 func changingKeys(row *resource.Object[kind.DataplaneListenerStatus]) []string {
-	if row.Spec.Changing() {
+	if row.Spec.IsChanging() {
 		return []string{MeshKey(row.Mesh)}
 	}
 	return nil
@@ -93,7 +93,7 @@ func causeKeys(o *resource.Object[kind.DataplaneInsight]) []string {
 	var keys []string
 	for _, refusal := range o.Spec.NACKs {
 		for _, cause := range refusal.Causes {
-			if key := CauseKey(o.Mesh, cause); o.Spec.Connected() && !slices.Contains(keys, key) {
+			if key := CauseKey(o.Mesh, cause); o.Spec.IsConnected() && !slices.Contains(keys, key) {
 				keys = append(keys, key)
 			}
 		}

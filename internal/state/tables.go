@@ -42,9 +42,9 @@ type Tables struct {
 	// ZoneProxyNamespaces are the namespaces whose Pods may be zone proxies; none outside Kubernetes. It is set before
 	// the first commit.
 	ZoneProxyNamespaces []string
-	// Alone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is set
-	// before the first commit.
-	Alone bool
+	// Standalone is true where the zone has joined no other zones, so that it trusts all of its own statements. It is
+	// set before the first commit.
+	Standalone bool
 
 	MeshTables
 	EvictedProxiesTables
@@ -139,7 +139,7 @@ func addRows[S any](t *Tables, k *resource.Kind[S]) Rows[S] {
 		},
 		from: func(s *table.Snapshot, prefix, after string) iter.Seq[resource.Any] {
 			return func(yield func(resource.Any) bool) {
-				for o := range rows.From(s, prefix, after) {
+				for o := range rows.RowsAfter(s, prefix, after) {
 					if !yield(o) {
 						return
 					}
@@ -172,9 +172,9 @@ func (t *Tables) Find(r *table.Reader, key resource.Key) (resource.Any, bool) {
 	return t.kinds[key.Kind].find(r, RowKey(key.Mesh, key.Name))
 }
 
-// From returns the resources of a kind after a [RowKey], in the order of these keys: of one mesh, or of all where the
-// mesh is empty. "" is before the first. It records no read, so derived functions must not use it.
-func (t *Tables) From(snapshot *table.Snapshot, kind, mesh, after string) iter.Seq[resource.Any] {
+// ResourcesAfter returns the resources of a kind after a [RowKey], in the order of these keys: of one mesh, or of all
+// where the mesh is empty. "" is before the first. It records no read, so derived functions must not use it.
+func (t *Tables) ResourcesAfter(snapshot *table.Snapshot, kind, mesh, after string) iter.Seq[resource.Any] {
 	prefix := ""
 	if mesh != "" {
 		prefix = MeshKey(mesh)

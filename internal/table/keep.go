@@ -77,8 +77,8 @@ func (db *DB) applyKeep(kept *keepChange, stage int, s *Snapshot, changes *Chang
 	return len(kept.added)
 }
 
-// Dropped returns the keys of a table that lost their last pin in a commit because no row keeps them any more.
-func Dropped[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq[K] {
+// DroppedKeys returns the keys of a table that lost their last pin in a commit because no row keeps them any more.
+func DroppedKeys[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq[K] {
 	return func(yield func(K) bool) {
 		for _, key := range c.dropped[d.keptID()] {
 			if !yield(key.(K)) {

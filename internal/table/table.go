@@ -90,9 +90,9 @@ type Input[V any] interface {
 	// All returns every row in the order of their keys. It records no read, so derived functions must not use it: they
 	// read an [Index].
 	All(s *Snapshot) iter.Seq[V]
-	// From returns the rows whose keys have a prefix and are greater than after, in the order of their keys. An empty
-	// after is before the first key. It records no read, so derived functions must not use it.
-	From(s *Snapshot, prefix, after string) iter.Seq[V]
+	// RowsAfter returns the rows whose keys have a prefix and are greater than after, in the order of their keys. An
+	// empty after is before the first key. It records no read, so derived functions must not use it.
+	RowsAfter(s *Snapshot, prefix, after string) iter.Seq[V]
 	// Put stores a row, and replaces a row with the same key.
 	Put(tx *Tx, row V)
 	// Delete removes the row with a key, if there is one.
@@ -164,7 +164,7 @@ func (t *input[V]) walk(s *Snapshot, prefix []byte, source int, yield func(V) bo
 	}
 }
 
-func (t *input[V]) From(s *Snapshot, prefix, after string) iter.Seq[V] {
+func (t *input[V]) RowsAfter(s *Snapshot, prefix, after string) iter.Seq[V] {
 	least := prefix
 	if after >= prefix && after != "" {
 		least = after + "\x00" // the successor of the key
@@ -520,9 +520,9 @@ func (d *derived[K, V]) Value(key K) (V, bool) {
 	return none, false
 }
 
-// Changed returns the pinned values of a table that differ after a commit, in no order. It is no method, so that a loop
-// over it allocates nothing.
-func Changed[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq2[K, V] {
+// ChangedValues returns the pinned values of a table that differ after a commit, in no order. It is no method, so that
+// a loop over it allocates nothing.
+func ChangedValues[K comparable, V any](d Derived[K, V], c *Changes) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		for _, change := range c.nodes[d.keptID()] {
 			if n := change.node; !n.dead && n.pins > 0 && !yield(n.key.(K), n.value.(V)) {

@@ -88,7 +88,7 @@ func TestKeptValuesEqualARebuildAfterAnyChanges(t *testing.T) {
 							rapid.IntRange(0, 3).Draw(t, "value")})
 					}
 				})
-				for n, v := range table.Changed(w.totals, changes) {
+				for n, v := range table.ChangedValues(w.totals, changes) {
 					if seen[n] == v {
 						t.Fatalf("totals(%d) is reported as changed and is %d as before", n, v)
 					}

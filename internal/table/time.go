@@ -27,8 +27,8 @@ func (r *Reader) Past(t time.Time) bool {
 // none.
 func (r *Reader) Deadline() time.Time { return r.deadline }
 
-// At returns the same state at another time.
-func (s *Snapshot) At(t time.Time) *Snapshot {
+// AtTime returns the same state at another time.
+func (s *Snapshot) AtTime(t time.Time) *Snapshot {
 	at := *s
 	at.Time = t
 	return &at

@@ -70,10 +70,10 @@ func TestTimeIsARead(t *testing.T) {
 		t.Fatalf("the next deadline is %v, want %v", next, want)
 	}
 	w.runs = 0
-	if changes := w.pass(time.Minute - 1); w.runs != 0 || len(maps.Collect(table.Changed(w.count, changes))) > 0 {
+	if changes := w.pass(time.Minute - 1); w.runs != 0 || len(maps.Collect(table.ChangedValues(w.count, changes))) > 0 {
 		t.Error("a value is recomputed before its time")
 	}
-	if got := maps.Collect(table.Changed(w.count, w.pass(1))); got["me"] != 1 || w.runs != 1 {
+	if got := maps.Collect(table.ChangedValues(w.count, w.pass(1))); got["me"] != 1 || w.runs != 1 {
 		t.Errorf("after a deadline %v changes in %d runs, want me: 1 in one", got, w.runs)
 	}
 	w.put("b", "me", -time.Second)
@@ -114,19 +114,19 @@ func TestAnEarlierDeadlineIsSignaled(t *testing.T) {
 
 func TestRowsKeepValues(t *testing.T) {
 	w := newLeases()
-	if got := maps.Collect(table.Changed(w.count, w.put("a", "me", time.Hour))); got["me"] != 1 {
+	if got := maps.Collect(table.ChangedValues(w.count, w.put("a", "me", time.Hour))); got["me"] != 1 {
 		t.Errorf("a new row changes %v", got)
 	}
 	w.put("b", "me", time.Hour)
 	changes := w.db.Commit(func(tx *table.Tx) { w.rows.Delete(tx, "b") })
-	if got := slices.Collect(table.Dropped(w.count, changes)); len(got) > 0 {
+	if got := slices.Collect(table.DroppedKeys(w.count, changes)); len(got) > 0 {
 		t.Errorf("%v is dropped, and another row keeps it", got)
 	}
 	changes = w.put("a", "you", time.Hour)
-	if got := slices.Collect(table.Dropped(w.count, changes)); !slices.Equal(got, []string{"me"}) {
+	if got := slices.Collect(table.DroppedKeys(w.count, changes)); !slices.Equal(got, []string{"me"}) {
 		t.Errorf("dropped %v, want me", got)
 	}
-	if got := maps.Collect(table.Changed(w.count, changes)); !maps.Equal(got, map[string]int{"you": 1}) {
+	if got := maps.Collect(table.ChangedValues(w.count, changes)); !maps.Equal(got, map[string]int{"you": 1}) {
 		t.Errorf("changed %v, want you: 1", got)
 	}
 	w.db.Commit(func(tx *table.Tx) { w.rows.Delete(tx, "a") })
@@ -140,10 +140,10 @@ func TestKeptValuesEqualARebuildAtAnyTime(t *testing.T) {
 		w := newLeases()
 		reported := map[string]int{}
 		observe := func(changes *table.Changes) {
-			for owner := range table.Dropped(w.count, changes) {
+			for owner := range table.DroppedKeys(w.count, changes) {
 				delete(reported, owner)
 			}
-			for owner, n := range table.Changed(w.count, changes) {
+			for owner, n := range table.ChangedValues(w.count, changes) {
 				reported[owner] = n
 			}
 		}

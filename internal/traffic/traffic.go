@@ -267,11 +267,11 @@ func (d Dial) Post(url string) Send { return d.request(http.MethodPost, url) }
 // request returns a Send of one method. A response other than 200 is a failure, with its status and first line; the
 // first word of a 200 is the server's name. Few connections are idle, so that requests share them as a client's do.
 func (d Dial) request(method, url string) Send {
-	return By(&http.Transport{MaxIdleConnsPerHost: 64, DialContext: d}, method, url)
+	return SendOver(&http.Transport{MaxIdleConnsPerHost: 64, DialContext: d}, method, url)
 }
 
-// By sends requests of a method to a URL over a transport of the caller.
-func By(transport http.RoundTripper, method, url string) Send {
+// SendOver sends requests of a method to a URL over a transport of the caller.
+func SendOver(transport http.RoundTripper, method, url string) Send {
 	client := &http.Client{Transport: transport}
 	return func(ctx context.Context) (string, error) {
 		request, err := http.NewRequestWithContext(ctx, method, url, nil)

@@ -122,8 +122,8 @@ func (v *View) shown(key resource.Key) string {
 	return o.Envelope().Version
 }
 
-// Applied reports a batch that the state now contains.
-func (v *View) Applied(b mirror.Batch) {
+// NoteBatch reports a batch that the state now contains.
+func (v *View) NoteBatch(b mirror.Batch) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for _, o := range b.Put {
@@ -295,7 +295,7 @@ func (v *View) stored(ctx context.Context, kinds []string) (*Rows, error) {
 func (v *View) listed(ctx context.Context, kinds []string) (*Rows, error) {
 	state := graph.NewState(v.state.Tables.Zone)
 	to, from := state.Tables, v.state.Tables
-	to.DefaultMesh, to.LocalNetworks, to.Alone = from.DefaultMesh, from.LocalNetworks, from.Alone
+	to.DefaultMesh, to.LocalNetworks, to.Standalone = from.DefaultMesh, from.LocalNetworks, from.Standalone
 	var objects []resource.Any
 	for _, kind := range kinds {
 		v.mu.Lock()

@@ -91,7 +91,7 @@ func (w *world) bring(row store.Row) {
 		w.t.Fatal(err)
 	}
 	w.state.Tables.DB.Commit(func(tx *table.Tx) { w.state.Tables.Put(tx, o) })
-	w.view.Applied(mirror.Batch{Put: []resource.Any{o}})
+	w.view.NoteBatch(mirror.Batch{Put: []resource.Any{o}})
 }
 
 // version reads the version of a mesh, or an empty string, and the time that it took.
@@ -141,7 +141,7 @@ func TestWritesOfOtherReplicasAreAwaited(t *testing.T) {
 						w.state.Tables.Put(tx, o)
 					}
 				})
-				w.view.Applied(b)
+				w.view.NoteBatch(b)
 			}})
 		if err != nil {
 			t.Fatal(err)
@@ -317,13 +317,13 @@ func writeAndRead(t *testing.T, v *view.View, name string, random *rand.Rand) er
 func TestTheStoreIsReadWithTheSettings(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.state.Tables.DefaultMesh, w.state.Tables.Alone = "shop", true
+		w.state.Tables.DefaultMesh, w.state.Tables.Standalone = "shop", true
 		w.create(w.store, "a") // that the state never gets
 		rows, err := w.view.Read(t.Context(), kind.Meshes.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if rows.State == w.state || rows.State.Tables.DefaultMesh != "shop" || !rows.State.Tables.Alone ||
+		if rows.State == w.state || rows.State.Tables.DefaultMesh != "shop" || !rows.State.Tables.Standalone ||
 			rows.State.Tables.Zone != "east" {
 			t.Errorf("the state that was read has the default mesh %q and the zone %q", rows.State.Tables.DefaultMesh,
 				rows.State.Tables.Zone)

@@ -130,7 +130,7 @@ func (f *ResourceSet) apply(revision uint64, changed []*Resource, removed []Key)
 		differs = f.types[k.Type].put(revision, k.Name, nil) || differs
 	}
 	for t := range f.types {
-		if f.types[t].crowded() {
+		if f.types[t].needsSweep() {
 			f.types[t].sweep(f.passed())
 		}
 	}

@@ -11,10 +11,11 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Encoded is a message in its encoded form, which every stream that sends it shares.
-type Encoded interface{ Encoded() []byte }
+// EncodedMessage is a message in its encoded form, which every stream that sends it shares.
+type EncodedMessage interface{ Wire() []byte }
 
-// codec sends an [Encoded] message as it is, decodes a [request] itself, and leaves every other message to protobuf.
+// codec sends an [EncodedMessage] message as it is, decodes a [request] itself, and leaves every other message to
+// protobuf.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
@@ -25,8 +26,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 }
 
 func (c codec) Marshal(message any) (mem.BufferSlice, error) {
-	if m, ok := message.(Encoded); ok {
-		return mem.BufferSlice{mem.SliceBuffer(m.Encoded())}, nil
+	if m, ok := message.(EncodedMessage); ok {
+		return mem.BufferSlice{mem.SliceBuffer(m.Wire())}, nil
 	}
 	return c.CodecV2.Marshal(message)
 }
@@ -44,7 +45,7 @@ const (
 // runs.
 const idleConnection = 5 * time.Minute
 
-// ServerOptions returns the options of a gRPC server that has many long streams at low cost, and sends [Encoded]
+// ServerOptions returns the options of a gRPC server that has many long streams at low cost, and sends [EncodedMessage]
 // messages.
 //
 // Clients are pinged once a minute and have 20 s to respond, so that a lost machine is noticed without its traffic.

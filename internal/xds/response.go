@@ -20,8 +20,8 @@ type response struct {
 	wire []byte
 }
 
-// Encoded implements [Encoded].
-func (r *response) Encoded() []byte { return r.wire }
+// Wire implements [EncodedMessage].
+func (r *response) Wire() []byte { return r.wire }
 
 // manifest is what a stream remembers of a response until it is acknowledged, without the response's bytes.
 type manifest struct {

@@ -20,13 +20,13 @@ import (
 
 // Peer handles the events of one stream. The stream calls its methods one at a time, and they block that stream alone.
 type Peer interface {
-	// Acked is called when the client has responded to everything of this type that was sent, and has acked any of it.
-	Acked(t Type)
+	// OnAck is called when the client has responded to everything of this type that was sent, and has acked any of it.
+	OnAck(t Type)
 	// NACKed is called when the client has rejected one resource. It has applied the other resources of the response.
 	// last states that the client has responded to everything of this type that was sent.
 	NACKed(r NACK, last bool)
-	// Closed is the last call. The error is nil where the client closed the stream in order.
-	Closed(err error)
+	// OnClose is the last call. The error is nil where the client closed the stream in order.
+	OnClose(err error)
 }
 
 // Config is the configuration of a server.
@@ -152,7 +152,7 @@ func (s *Server) close(stream *Stream, err error) error {
 	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled {
 		err = nil
 	}
-	stream.peer.Closed(err)
+	stream.peer.OnClose(err)
 	return err
 }
 
@@ -185,8 +185,8 @@ func (s *Server) remove(stream *Stream) {
 	stream.end()
 }
 
-// Unacked returns the number of streams that are not in sync.
-func (s *Server) Unacked() int {
+// UnackedStreams returns the number of streams that are not in sync.
+func (s *Server) UnackedStreams() int {
 	maxPending := 0
 	for _, stream := range s.Streams() {
 		if !stream.InSync(s.config.Catalog.Revision()) {

@@ -77,9 +77,9 @@ type witness struct {
 	events chan string
 }
 
-func (w *witness) Acked(t Type)          { w.events <- fmt.Sprintf("%s acked %s", w.node, t) }
+func (w *witness) OnAck(t Type)          { w.events <- fmt.Sprintf("%s acked %s", w.node, t) }
 func (w *witness) NACKed(r NACK, _ bool) { w.events <- fmt.Sprintf("%s rejected %s", w.node, r.Name) }
-func (w *witness) Closed(err error)      { w.events <- fmt.Sprintf("%s closed: %v", w.node, err) }
+func (w *witness) OnClose(err error)     { w.events <- fmt.Sprintf("%s closed: %v", w.node, err) }
 
 func (r *room) expect(t *testing.T, want string) {
 	t.Helper()

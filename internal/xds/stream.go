@@ -182,7 +182,7 @@ func (s *Stream) step(r *request) error {
 		s.peer.NACKed(nack, outcome.last && i == len(outcome.nacks)-1)
 	}
 	if outcome.complete {
-		s.peer.Acked(outcome.typ)
+		s.peer.OnAck(outcome.typ)
 	}
 	return nil
 }

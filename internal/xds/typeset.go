@@ -144,8 +144,8 @@ func (s *typeSet) unlink(e *entry) {
 	e.newer, e.older = nil, nil
 }
 
-// crowded reports whether a sweep of the removed entries pays: its cost is spread over as many removals.
-func (s *typeSet) crowded() bool { return s.removed >= max(minSweep, s.sweepAt) }
+// needsSweep reports whether a sweep of the removed entries pays: its cost is spread over as many removals.
+func (s *typeSet) needsSweep() bool { return s.removed >= max(minSweep, s.sweepAt) }
 
 // sweep deletes the entries that were removed at a revision that every stream has passed. No stream has the bit of such
 // an entry any more, so its id is free.

@@ -22,7 +22,7 @@ func TestEntriesAreFoundByName(t *testing.T) {
 				want[name] = &Resource{Type: Route, Name: name, Version: fmt.Sprint(revision)}
 				s.put(revision, name, want[name])
 			}
-			if s.crowded() {
+			if s.needsSweep() {
 				s.sweep(revision)
 			}
 			for i := range names {

@@ -12,13 +12,13 @@ import (
 // The addresses of a zone proxy are announced in a row of each mesh that it serves: those of an ingress to other zones,
 // those of an egress to the proxies of its zone.
 
-// Told returns whether other zones receive the address of a proxy as that of a healthy ingress.
-func (s *Stage) Told(r *table.Reader, key state.ProxyKey) bool {
+// IsAnnouncedIngress returns whether other zones receive the address of a proxy as that of a healthy ingress.
+func (s *Stage) IsAnnouncedIngress(r *table.Reader, key state.ProxyKey) bool {
 	return slices.ContainsFunc(s.ingressAddresses(r, key), isHealthy)
 }
 
-// Offered returns whether the proxies of the zone receive the address of a proxy as that of a healthy egress.
-func (s *Stage) Offered(r *table.Reader, key state.ProxyKey) bool {
+// IsAnnouncedEgress returns whether the proxies of the zone receive the address of a proxy as that of a healthy egress.
+func (s *Stage) IsAnnouncedEgress(r *table.Reader, key state.ProxyKey) bool {
 	return slices.ContainsFunc(s.egressAddresses(r, key), isHealthy)
 }
 

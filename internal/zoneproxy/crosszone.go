@@ -12,7 +12,7 @@ import (
 func (p SNIRoute) toRemoteZones() SNIRoute {
 	p.CrossZone = true
 	if p.Destination.Kind == service.MultiZoneService {
-		p.Destination = p.Destination.On(service.RemoteLocality)
+		p.Destination = p.Destination.WithLocality(service.RemoteLocality)
 	}
 	return p
 }

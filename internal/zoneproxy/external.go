@@ -32,7 +32,7 @@ func (s *Stage) egressServices(r *table.Reader, mesh string) []EgressService {
 		port := service.Spec.Match.Port
 		services = append(services, EgressService{
 			Key: s.services.ExternalKeyOf(service).
-				At(port),
+				WithPort(port),
 			SNIs: sni.InAllFormats(sni.PortOf(service, port)), Protocol: protocolOf(service),
 		})
 	}

@@ -18,7 +18,8 @@ func (s *Stage) retainedSNIRoutes(r *table.Reader, mesh string) []SNIRoute {
 	for _, row := range s.state.RetainedSNIRoutesByMesh.List(r, state.MeshKey(mesh)) {
 		to := service.DestinationKey{Mesh: mesh, Zone: s.state.Zone, Service: row.Spec.Service, Port: row.Spec.Port}
 		if row.Spec.Kind == kind.MeshMultiZoneServices.Name {
-			to = service.MultiZoneKey(mesh, row.Spec.Service).At(row.Spec.Port).On(service.LocalLocality)
+			to = service.MultiZoneKey(mesh, row.Spec.Service).WithPort(row.Spec.Port).
+				WithLocality(service.LocalLocality)
 		}
 		for _, sni := range row.Spec.SNIs {
 			routes = append(routes, SNIRoute{SNI: sni, Destination: to})
@@ -52,7 +53,7 @@ func (s *Stage) RetainSNIRoutes(before, after *table.Reader, had, has []SNIRoute
 	gone := map[service.DestinationKey][]string{}
 	for _, p := range had {
 		_, stays := slices.BinarySearchFunc(has, p, CompareSNIRoutes)
-		if !stays && slices.Contains(s.serviceSNIRoutes(before, p.Destination.Of()), p) {
+		if !stays && slices.Contains(s.serviceSNIRoutes(before, p.Destination.ServiceKey()), p) {
 			gone[p.Destination] = append(gone[p.Destination], p.SNI)
 		}
 	}
@@ -80,7 +81,7 @@ func (s *Stage) retainSNIRoute(before, after *table.Reader, key service.Destinat
 	}
 	for _, multiZone := range s.state.MultiZoneServicesByMesh.List(before, state.MeshKey(key.Mesh)) {
 		if key.Kind == service.MeshService &&
-			s.services.IsSelected(before, key, service.MultiZoneKey(key.Mesh, multiZone.Name).At(key.Port)) {
+			s.services.IsSelected(before, key, service.MultiZoneKey(key.Mesh, multiZone.Name).WithPort(key.Port)) {
 			spec.MultiZone = append(spec.MultiZone, multiZone.Name)
 		}
 	}

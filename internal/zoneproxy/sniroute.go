@@ -27,9 +27,9 @@ func CompareSNIRoutes(a, b SNIRoute) int {
 func (s *Stage) serviceSNIRoutes(r *table.Reader, key service.DestinationKey) []SNIRoute {
 	var routes []SNIRoute
 	for _, port := range s.services.PortsOf(r, key) {
-		to := key.At(port.Port)
+		to := key.WithPort(port.Port)
 		if key.Kind == service.MultiZoneService {
-			to = to.On(service.LocalLocality)
+			to = to.WithLocality(service.LocalLocality)
 		}
 		for _, sni := range port.SNIs {
 			routes = append(routes, SNIRoute{SNI: sni.Value, Destination: to})

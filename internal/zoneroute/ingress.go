@@ -61,7 +61,7 @@ func (s *Stage) Ingresses(r *table.Reader, mesh, zone string) []Hop {
 func (s *Stage) IngressAt(snapshot *table.Snapshot, mesh, address string, port uint32) (zone string,
 	proxy kind.ZoneProxyAddress, ok bool) {
 	r := table.Eval(snapshot)
-	for o := range s.state.ZoneAddresses.From(snapshot, state.MeshKey(mesh), "") {
+	for o := range s.state.ZoneAddresses.RowsAfter(snapshot, state.MeshKey(mesh), "") {
 		zone := s.state.ZoneOf(&o.Meta)
 		for _, proxy := range o.Spec.Ingresses {
 			if zone != s.state.Zone && proxy.Port == port &&

@@ -13,8 +13,8 @@ type Acked[P comparable] struct {
 	Lagging map[string]P // by mesh; not to be changed
 }
 
-// Of returns the position of a mesh.
-func (a Acked[P]) Of(mesh string) P {
+// PositionOf returns the position of a mesh.
+func (a Acked[P]) PositionOf(mesh string) P {
 	if p, lagging := a.Lagging[mesh]; lagging {
 		return p
 	}
@@ -39,7 +39,7 @@ func mapAcked[P, Q comparable](f func([]P) Q, of ...Acked[P]) Acked[Q] {
 	result := Acked[Q]{Most: at(Acked[P].most)}
 	for _, a := range of {
 		for mesh := range a.Lagging {
-			if p := at(func(a Acked[P]) P { return a.Of(mesh) }); p != result.Most {
+			if p := at(func(a Acked[P]) P { return a.PositionOf(mesh) }); p != result.Most {
 				if result.Lagging == nil {
 					result.Lagging = map[string]Q{}
 				}

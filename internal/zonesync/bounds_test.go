@@ -48,14 +48,14 @@ func TestHostileRejectedItems(t *testing.T) {
 	}
 	kept, size := 0, 0
 	for _, r := range receivers {
-		for _, one := range r.Rejected() {
+		for _, one := range r.Rejections() {
 			kept++
 			size += len(one.Key.Name) + len(one.Reason)
 		}
 	}
-	if kept == 0 || kept > items || size > bytes || !receivers[0].Missed() || !receivers[2].Missed() {
+	if kept == 0 || kept > items || size > bytes || !receivers[0].HasMissed() || !receivers[2].HasMissed() {
 		t.Errorf("%d items with %d bytes are kept of 3,000; the last receiver says that it misses some: %v", kept, size,
-			receivers[2].Missed())
+			receivers[2].HasMissed())
 	}
 	for _, r := range receivers {
 		r.DropRejected()
@@ -64,9 +64,9 @@ func TestHostileRejectedItems(t *testing.T) {
 	next.Share(shared)
 	s := zonesync.NewSession(zonesync.Side{Kind: "MeshService"}, east,
 		zonesync.NewSender(zonesync.NewLog(7), zonesync.Direction{Sync: everyWay, From: global, To: east}), next)
-	if err := play(s, next, hello, otherOwnersBatch(t, 0, 50, 0)); err != nil || next.Missed() ||
-		len(next.Rejected()) != 50 {
-		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Rejected()), err)
+	if err := play(s, next, hello, otherOwnersBatch(t, 0, 50, 0)); err != nil || next.HasMissed() ||
+		len(next.Rejections()) != 50 {
+		t.Errorf("what was given back is not there: %d are kept, %v", len(next.Rejections()), err)
 	}
 }
 

@@ -47,7 +47,7 @@ func exchange(t *testing.T, receiver *zonesync.Receiver, from, at *zonesync.Sess
 		}
 		if ready.Apply != nil {
 			applied = append(applied, ready.Apply.Items...)
-			receiver.Applied(ready.Apply, nil)
+			receiver.NoteApplied(ready.Apply, nil)
 		}
 		for _, f := range ready.Frames {
 			if err := to.Step(f); err != nil {
@@ -76,25 +76,25 @@ func TestDoubt(t *testing.T) {
 	}{{40, 0, true}, {40, 19, true}, {40, 20, false}, {40, 40, false}, {10, 0, false}, {11, 0, true}, {0, 0, false}} {
 		r := newDoubter()
 		applied, _ := compare(t, r, c.stored, c.has)
-		doubt, doubted := r.Doubted()
+		doubt, doubted := r.PendingDoubt()
 		if doubted != c.doubted {
 			t.Fatalf("%d of %d are there: doubted is %v", c.has, c.stored, doubted)
 		}
 		gone := c.stored - c.has
 		if !doubted {
-			if len(applied) != gone || len(r.Rejected()) > 0 {
+			if len(applied) != gone || len(r.Rejections()) > 0 {
 				t.Errorf("%d of %d are there: %d are deleted", c.has, c.stored, len(applied))
 			}
 			continue
 		}
-		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.stored}) || len(r.Rejected()) != gone ||
-			r.Synced() {
+		if len(applied) > 0 || doubt != (zonesync.Doubt{Deletions: gone, Of: c.stored}) ||
+			len(r.Rejections()) != gone || r.IsSynced() {
 			t.Errorf("%d of %d are there: %d are deleted, %+v, %d are listed, synced is %v", c.has, c.stored,
-				len(applied), doubt, len(r.Rejected()), r.Synced())
+				len(applied), doubt, len(r.Rejections()), r.IsSynced())
 		}
 		r.Retry()
 		again, _ := compare(t, r, c.stored, c.has)
-		if _, still := r.Doubted(); !still || len(again) > 0 {
+		if _, still := r.PendingDoubt(); !still || len(again) > 0 {
 			t.Errorf("%d of %d are there: %d are deleted by trying again, or connecting again", c.has, c.stored,
 				len(again))
 		}
@@ -109,9 +109,9 @@ func TestRelease(t *testing.T) {
 		compare(t, r, 40, 5)
 		r.Release()
 		applied, _ := compare(t, r, 40, 5)
-		if _, still := r.Doubted(); still || len(applied) < 35 || len(r.Rejected()) > 0 || !r.Synced() {
-			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejected()),
-				r.Synced())
+		if _, still := r.PendingDoubt(); still || len(applied) < 35 || len(r.Rejections()) > 0 || !r.IsSynced() {
+			t.Errorf("%d kept: %d are deleted, %d are listed, synced is %v", kept, len(applied), len(r.Rejections()),
+				r.IsSynced())
 		}
 		if again, _ := compare(t, r, 40, 0); len(again) > 0 {
 			t.Errorf("%d kept: the next ones are deleted without a word: %d", kept, len(again))
@@ -133,8 +133,8 @@ func TestReleaseOutlivesTheStream(t *testing.T) {
 	if err != nil || ready.Apply == nil || len(ready.Apply.Items) != 35 {
 		t.Fatalf("after another stream began: %+v, %v", ready, err)
 	}
-	if r.Applied(ready.Apply, nil); len(r.Rejected()) > 0 || !r.Synced() {
-		t.Errorf("%d are still listed", len(r.Rejected()))
+	if r.NoteApplied(ready.Apply, nil); len(r.Rejections()) > 0 || !r.IsSynced() {
+		t.Errorf("%d are still listed", len(r.Rejections()))
 	}
 }
 

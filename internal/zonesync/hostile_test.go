@@ -140,7 +140,7 @@ func TestItemsOfOtherOwners(t *testing.T) {
 	if ready.Apply == nil || len(ready.Apply.Items) != 1 || ready.Apply.Items[0].Key.Owner != east {
 		t.Errorf("what is to be stored: %+v", ready.Apply)
 	}
-	rejected := receiver.Rejected()
+	rejected := receiver.Rejections()
 	if len(rejected) != 2 || rejected[1].Reason != "it belongs to zone west, and zone east may send only its own" {
 		t.Errorf("rejected items: %+v", rejected)
 	}
@@ -201,7 +201,7 @@ func FuzzStep(f *testing.F) {
 					receiver.Digest([]zonesync.StoredItem{{Key: key("x"), Hash: 1}})
 				}
 				if ready.Apply != nil {
-					receiver.Applied(ready.Apply, nil)
+					receiver.NoteApplied(ready.Apply, nil)
 				}
 			}
 		}

@@ -65,7 +65,7 @@ func (l *Log) Await(owner kind.Owner) {
 	l.awaited[owner] = true
 }
 
-// Complete ends Await: the log has everything that the owner had when it connected ([Receiver.Synced]).
+// Complete ends Await: the log has everything that the owner had when it connected ([Receiver.IsSynced]).
 func (l *Log) Complete(owner kind.Owner) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

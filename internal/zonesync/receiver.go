@@ -78,9 +78,9 @@ type Doubt struct {
 	Deletions, Of int // Of is the number of stored items
 }
 
-// Doubted returns the last comparison whose deletions wait for confirmation, or false. The deletions are in
-// [Receiver.Rejected] until [Receiver.Release], or until their items come back.
-func (r *Receiver) Doubted() (Doubt, bool) {
+// PendingDoubt returns the last comparison whose deletions wait for confirmation, or false. The deletions are in
+// [Receiver.Rejections] until [Receiver.Release], or until their items come back.
+func (r *Receiver) PendingDoubt() (Doubt, bool) {
 	if r.doubted == (Doubt{}) || !r.rejected.missed && !r.rejected.anyDoubted() {
 		return Doubt{}, false
 	}
@@ -126,20 +126,20 @@ func (r *Receiver) sendPosition() {
 	r.frames = append(r.frames, &wire.Frame{Message: &wire.Frame_Position{Position: position}})
 }
 
-// Synced reports that all items are stored that the sender had when it first connected, and that no item is rejected
+// IsSynced reports that all items are stored that the sender had when it first connected, and that no item is rejected
 // that a retry may accept.
-func (r *Receiver) Synced() bool {
+func (r *Receiver) IsSynced() bool {
 	return r.synced && !r.rejected.missed && !r.rejected.anyRetryable()
 }
 
-// CaughtUp is [Receiver.Synced] for the stream: all items are stored that the sender had when the stream began.
-func (r *Receiver) CaughtUp() bool { return r.caughtUp && r.Synced() }
+// CaughtUp is [Receiver.IsSynced] for the stream: all items are stored that the sender had when the stream began.
+func (r *Receiver) CaughtUp() bool { return r.caughtUp && r.IsSynced() }
 
 // Position returns the stored position of the sender's log, or zero if it is unknown.
 func (r *Receiver) Position() Position { return r.applied }
 
-// Acked returns the positions whose items all proxies of the receiver have acked.
-func (r *Receiver) Acked() Acked[Position] {
+// AckedPositions returns the positions whose items all proxies of the receiver have acked.
+func (r *Receiver) AckedPositions() Acked[Position] {
 	return mapAcked(func(seq []uint64) Position {
 		return Position{Epoch: r.applied.Epoch, Seq: seq[0], lateAccepts: r.applied.lateAccepts}
 	}, r.acked)
@@ -177,11 +177,11 @@ func (r *Receiver) Share(b *Budget) { r.rejected.budget = b }
 // DropRejected returns the receiver's part of a shared budget. The receiver must not be used after it.
 func (r *Receiver) DropRejected() { r.rejected.dropAll() }
 
-// Missed reports that more items were rejected than Rejected returns.
-func (r *Receiver) Missed() bool { return r.rejected.missed }
+// HasMissed reports that more items were rejected than Rejected returns.
+func (r *Receiver) HasMissed() bool { return r.rejected.missed }
 
-// Rejected returns the rejected items, sorted by key.
-func (r *Receiver) Rejected() []Rejection { return r.rejected.rejections() }
+// Rejections returns the rejected items, sorted by key.
+func (r *Receiver) Rejections() []Rejection { return r.rejected.rejections() }
 
 // step takes one frame of the sender. After an error, the stream must end.
 func (r *Receiver) step(f *wire.Frame) error {
@@ -442,9 +442,9 @@ func (r *Receiver) retryRejected() {
 	}
 }
 
-// Applied reports that all items of a are durably stored, except the rejected ones. The receiver ignores a report of a
-// former stream.
-func (r *Receiver) Applied(a *Apply, rejected []Rejection) {
+// NoteApplied reports that all items of a are durably stored, except the rejected ones. The receiver ignores a report
+// of a former stream.
+func (r *Receiver) NoteApplied(a *Apply, rejected []Rejection) {
 	if a == r.applying {
 		r.applying = nil
 		r.finish(a, rejected)

@@ -85,10 +85,10 @@ func (s *Sender) Progress(now time.Time) Progress {
 	return p
 }
 
-// Confirmed reports whether a state of a resource is the newest in the log, is acked, and is not rejected by the
+// IsConfirmed reports whether a state of a resource is the newest in the log, is acked, and is not rejected by the
 // receiver.
-func (s *Sender) Confirmed(item Item) bool {
-	acked := s.Progress(time.Time{}).Acked.Of(item.Key.Mesh)
+func (s *Sender) IsConfirmed(item Item) bool {
+	acked := s.Progress(time.Time{}).Acked.PositionOf(item.Key.Mesh)
 	s.log.mu.RLock()
 	defer s.log.mu.RUnlock()
 	if _, rejected := s.rejected[item.Key]; rejected {
@@ -104,8 +104,8 @@ func (s *Sender) Confirmed(item Item) bool {
 	return !e.deleted && e.hash == Sum(item.Key, item.Body) && acked >= e.seq
 }
 
-// Rejected returns the items that the receiver rejects, sorted by key.
-func (s *Sender) Rejected() []Rejection {
+// Rejections returns the items that the receiver rejects, sorted by key.
+func (s *Sender) Rejections() []Rejection {
 	list := make([]Rejection, 0, len(s.rejected))
 	for _, key := range slices.SortedFunc(maps.Keys(s.rejected), compareKeys) {
 		list = append(list, Rejection{key, s.rejected[key]})
@@ -113,13 +113,13 @@ func (s *Sender) Rejected() []Rejection {
 	return list
 }
 
-// RejectsMore reports that the receiver rejects more items than [Sender.Rejected] lists. The receiver acks nothing
+// RejectsMore reports that the receiver rejects more items than [Sender.Rejections] lists. The receiver acks nothing
 // then.
 func (s *Sender) RejectsMore() bool { return s.rejectsMore }
 
-// Rejecting returns the owners whose resources the receiver may store in another state, at any position: the receiver
-// rejects one of them, or the log waits for the owner.
-func (s *Sender) Rejecting() map[kind.Owner]bool {
+// RejectingOwners returns the owners whose resources the receiver may store in another state, at any position: the
+// receiver rejects one of them, or the log waits for the owner.
+func (s *Sender) RejectingOwners() map[kind.Owner]bool {
 	owners := maps.Clone(s.withheld)
 	for key := range s.rejected {
 		owners[key.Owner] = true

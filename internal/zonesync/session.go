@@ -32,7 +32,7 @@ type Session struct {
 type Ready struct {
 	// Frames are to be sent, in this order. Their contents are shared and must not be changed.
 	Frames []*wire.Frame
-	// Apply is to be stored, and then reported to [Receiver.Applied]. No other items are applied before the report.
+	// Apply is to be stored, and then reported to [Receiver.NoteApplied]. No other items are applied before the report.
 	Apply *Apply
 	// List requests all stored items of this kind from this peer: at global, the items that the zone owns; in a zone,
 	// all items that it does not own. The caller passes them to [Receiver.Digest].

@@ -91,7 +91,7 @@ func (l *link) carry(from, to *zonesync.Session) (moved int) {
 		l.receiver.Digest(l.storedItems())
 	}
 	if ready.Apply != nil {
-		l.receiver.Applied(ready.Apply, l.apply(ready.Apply))
+		l.receiver.NoteApplied(ready.Apply, l.apply(ready.Apply))
 	}
 	if ready.List || ready.Apply != nil {
 		moved++
@@ -242,7 +242,7 @@ func TestAChangeWhileCatchingUp(t *testing.T) {
 	}
 	put(t, log, key("b"), "2") // it was not sent yet
 	put(t, log, key("a"), "2")
-	for !l.receiver.Synced() {
+	for !l.receiver.IsSynced() {
 		if l.carry(l.up, l.down)+l.carry(l.down, l.up) == 0 {
 			t.Fatal("it never caught up")
 		}
@@ -309,7 +309,7 @@ func TestWaitingBatches(t *testing.T) {
 	send()
 	remove(t, log, key("a"))
 	send()
-	l.receiver.Applied(first.Apply, l.apply(first.Apply))
+	l.receiver.NoteApplied(first.Apply, l.apply(first.Apply))
 	second, err := l.down.Ready()
 	if err != nil || second.Apply == nil {
 		t.Fatalf("nothing more to store: %v", err)
@@ -322,7 +322,7 @@ func TestWaitingBatches(t *testing.T) {
 	if diff := cmp.Diff([]string{"a= deleted=true", "b=2 deleted=false", "c=1 deleted=false"}, got); diff != "" {
 		t.Errorf("stored together (-want +got):\n%s", diff)
 	}
-	l.receiver.Applied(second.Apply, l.apply(second.Apply))
+	l.receiver.NoteApplied(second.Apply, l.apply(second.Apply))
 	l.run()
 	l.has("b=2", "c=1")
 	if progress := l.sender.Progress(epoch); !progress.Current {
@@ -431,12 +431,12 @@ func TestRejectedItem(t *testing.T) {
 	l.connect()
 	l.has("b=1")
 	want := []zonesync.Rejection{{Key: key("a"), Reason: "its mesh does not exist"}}
-	if diff := cmp.Diff(want, l.sender.Rejected()); diff != "" {
+	if diff := cmp.Diff(want, l.sender.Rejections()); diff != "" {
 		t.Errorf("what the sender knows (-want +got):\n%s", diff)
 	}
 
 	l.connect() // the sender gets the rejection again
-	if diff := cmp.Diff(want, l.sender.Rejected()); diff != "" {
+	if diff := cmp.Diff(want, l.sender.Rejections()); diff != "" {
 		t.Errorf("what the next sender knows (-want +got):\n%s", diff)
 	}
 
@@ -445,8 +445,8 @@ func TestRejectedItem(t *testing.T) {
 	l.receiver.Retry()
 	l.run()
 	l.has("a=1", "b=1")
-	if len(l.sender.Rejected())+len(l.receiver.Rejected()) > 0 || l.bytes > 0 {
-		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejected(), l.receiver.Rejected(),
+	if len(l.sender.Rejections())+len(l.receiver.Rejections()) > 0 || l.bytes > 0 {
+		t.Errorf("after it was taken: %v, %v, and %d bytes were sent", l.sender.Rejections(), l.receiver.Rejections(),
 			l.bytes)
 	}
 }
@@ -461,14 +461,14 @@ func TestManyRejectedItems(t *testing.T) {
 		l.reject[key(fmt.Sprint(i))] = "no"
 	}
 	l.connect()
-	if n := len(l.sender.Rejected()); n != 2 || !l.sender.RejectsMore() {
+	if n := len(l.sender.Rejections()); n != 2 || !l.sender.RejectsMore() {
 		t.Errorf("%d rejections are listed, and there are more: %v", n, l.sender.RejectsMore())
 	}
 	clear(l.reject)
 	l.receiver.Retry()
 	l.run()
 	l.has("0=1", "1=1", "2=1", "3=1", "4=1")
-	if n := len(l.sender.Rejected()); n != 0 || l.sender.RejectsMore() {
+	if n := len(l.sender.Rejections()); n != 0 || l.sender.RejectsMore() {
 		t.Errorf("%d rejections are still listed, and there are more: %v", n, l.sender.RejectsMore())
 	}
 }
@@ -496,12 +496,12 @@ func TestProgress(t *testing.T) {
 		t.Errorf("with a clock that was put back: %+v", p)
 	}
 	l.run()
-	if l.sender.Confirmed(item) {
+	if l.sender.IsConfirmed(item) {
 		t.Error("it is confirmed before it is acked")
 	}
 	l.receiver.SetAcked(all(l.receiver.Position()))
 	l.run()
-	if p := l.sender.Progress(epoch); !l.sender.Confirmed(item) || p.Acked.Most != log.Head().Seq {
+	if p := l.sender.Progress(epoch); !l.sender.IsConfirmed(item) || p.Acked.Most != log.Head().Seq {
 		t.Errorf("acked: %+v", p)
 	}
 }
@@ -521,15 +521,15 @@ func TestAckedByMesh(t *testing.T) {
 	l.receiver.SetAcked(zonesync.Acked[zonesync.Position]{Most: l.receiver.Position(),
 		Lagging: map[string]zonesync.Position{"a": before}})
 	ack := l.nextAck()
-	if l.sender.Confirmed(a) || !l.sender.Confirmed(b) {
-		t.Errorf("confirmed are a: %v, b: %v, want b", l.sender.Confirmed(a), l.sender.Confirmed(b))
+	if l.sender.IsConfirmed(a) || !l.sender.IsConfirmed(b) {
+		t.Errorf("confirmed are a: %v, b: %v, want b", l.sender.IsConfirmed(a), l.sender.IsConfirmed(b))
 	}
 	if ack.Acked != before.Seq {
 		t.Errorf("an earlier release reads %d, want %d", ack.Acked, before.Seq)
 	}
 	ack.Lagging = append(ack.Lagging, slices.Repeat([]*wire.MeshAck{{Mesh: "c", Acked: before.Seq}}, 32)...)
-	if err := l.up.Step(&wire.Frame{Message: &wire.Frame_Ack{Ack: ack}}); err != nil || l.sender.Confirmed(b) {
-		t.Errorf("of an ack with 33 meshes, b is confirmed: %v, error %v", l.sender.Confirmed(b), err)
+	if err := l.up.Step(&wire.Frame{Message: &wire.Frame_Ack{Ack: ack}}); err != nil || l.sender.IsConfirmed(b) {
+		t.Errorf("of an ack with 33 meshes, b is confirmed: %v, error %v", l.sender.IsConfirmed(b), err)
 	}
 	many := map[string]zonesync.Position{}
 	for i := range 40 {
@@ -575,12 +575,12 @@ func TestAckedBeforeRejected(t *testing.T) {
 	l.run()
 	l.receiver.SetAcked(all(position))
 	l.run()
-	if l.sender.Confirmed(item) {
+	if l.sender.IsConfirmed(item) {
 		t.Error("it is confirmed by acks from before it")
 	}
 	l.receiver.SetAcked(all(l.receiver.Position()))
 	l.run()
-	if !l.sender.Confirmed(item) {
+	if !l.sender.IsConfirmed(item) {
 		t.Error("it is not confirmed")
 	}
 }

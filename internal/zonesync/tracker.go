@@ -116,9 +116,9 @@ func (t *Tracker) setRejecting(s *zoneAcks, owners map[kind.Owner]bool) {
 	s.rejecting = owners
 }
 
-// Acked records the positions of the shared log that a zone has acked ([Progress.Acked]), and the owners of items that
-// it rejects ([Sender.Rejecting]). The zone does not use the newest state of those, at any position.
-func (t *Tracker) Acked(zone kind.Owner, acked Acked[uint64], rejecting map[kind.Owner]bool) {
+// NoteAcked records the positions of the shared log that a zone has acked ([Progress.Acked]), and the owners of items
+// that it rejects ([Sender.RejectingOwners]). The zone does not use the newest state of those, at any position.
+func (t *Tracker) NoteAcked(zone kind.Owner, acked Acked[uint64], rejecting map[kind.Owner]bool) {
 	s := t.zones[zone]
 	if s == nil {
 		return
@@ -137,7 +137,7 @@ func (t *Tracker) Acked(zone kind.Owner, acked Acked[uint64], rejecting map[kind
 		t.slowest = t.rank(Acked[uint64].most)
 	}
 	for mesh, ranking := range t.slowestLagging {
-		if ranking.changes(zone, acked.Of(mesh)) {
+		if ranking.changes(zone, acked.PositionOf(mesh)) {
 			t.slowestLagging[mesh] = t.rankMesh(mesh)
 		}
 	}
@@ -147,9 +147,9 @@ func sameMeshes(a, b map[string]uint64) bool {
 	return maps.EqualFunc(a, b, func(uint64, uint64) bool { return true })
 }
 
-// Forwarded records that the shared log, whose head is seq, has all that a zone sent up to positions of its own log
+// NoteForwarded records that the shared log, whose head is seq, has all that a zone sent up to positions of its own log
 // ([Receiver.Position]). A new epoch of the zone discards its earlier positions.
-func (t *Tracker) Forwarded(zone kind.Owner, own Acked[Position], seq uint64) {
+func (t *Tracker) NoteForwarded(zone kind.Owner, own Acked[Position], seq uint64) {
 	o := t.origins[zone]
 	if o == nil {
 		o = &origin{}
@@ -180,8 +180,9 @@ func (o *origin) thinWaiting() {
 	o.waiting = kept
 }
 
-// Confirmed returns the positions of a zone's own log that every other zone has acked, for [Receiver.SetAcked].
-func (t *Tracker) Confirmed(zone kind.Owner) Acked[Position] {
+// ConfirmedPositions returns the positions of a zone's own log that every other zone has acked, for
+// [Receiver.SetAcked].
+func (t *Tracker) ConfirmedPositions(zone kind.Owner) Acked[Position] {
 	o := t.origins[zone]
 	switch {
 	case o == nil:
@@ -194,7 +195,7 @@ func (t *Tracker) Confirmed(zone kind.Owner) Acked[Position] {
 	for mesh, ranking := range t.slowestLagging {
 		own, n := o.at(ranking.except(zone))
 		passed = min(passed, n)
-		if p := own.Of(mesh); p != confirmed.Of(mesh) {
+		if p := own.PositionOf(mesh); p != confirmed.PositionOf(mesh) {
 			if confirmed.Lagging == nil {
 				confirmed.Lagging = map[string]Position{}
 			}
@@ -208,12 +209,12 @@ func (t *Tracker) Confirmed(zone kind.Owner) Acked[Position] {
 	return confirmed
 }
 
-// Pending returns the zones except one, sorted by name, that have not acked the changes of a mesh up to a position of
-// the shared log, or reject items of the excepted zone.
-func (t *Tracker) Pending(zone kind.Owner, seq uint64, mesh string) []kind.Owner {
+// PendingZones returns the zones except one, sorted by name, that have not acked the changes of a mesh up to a position
+// of the shared log, or reject items of the excepted zone.
+func (t *Tracker) PendingZones(zone kind.Owner, seq uint64, mesh string) []kind.Owner {
 	var pending []kind.Owner
 	for other, s := range t.zones {
-		if other != zone && (s.acked.Of(mesh) < seq || s.rejecting[zone]) {
+		if other != zone && (s.acked.PositionOf(mesh) < seq || s.rejecting[zone]) {
 			pending = append(pending, other)
 		}
 	}
@@ -234,7 +235,7 @@ func (t *Tracker) rankAll() {
 }
 
 func (t *Tracker) rankMesh(mesh string) slowest {
-	return t.rank(func(acked Acked[uint64]) uint64 { return acked.Of(mesh) })
+	return t.rank(func(acked Acked[uint64]) uint64 { return acked.PositionOf(mesh) })
 }
 
 // rank finds the slowest zones by one of their positions.

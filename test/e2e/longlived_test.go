@@ -36,7 +36,7 @@ func streaming(rw http.ResponseWriter, r *http.Request) {
 
 // streamed expects a complete response.
 func streamed(dial traffic.Dial, url string) traffic.Send {
-	send := traffic.By(&http.Transport{DialContext: dial, DisableKeepAlives: true}, http.MethodPost, url)
+	send := traffic.SendOver(&http.Transport{DialContext: dial, DisableKeepAlives: true}, http.MethodPost, url)
 	return func(ctx context.Context) (string, error) {
 		body, err := send(ctx)
 		if err == nil && !strings.HasSuffix(body, ".end") {

@@ -240,7 +240,8 @@ func http1Client(dial traffic.Dial, url string) stallClient {
 // http2Client returns a client with many requests on each connection, as gRPC has.
 func http2Client(dial traffic.Dial, url string) stallClient {
 	transport := http2Transport(dial)
-	return stallClient{traffic.By(transport, http.MethodGet, url), traffic.By(transport, http.MethodPost, url)}
+	return stallClient{traffic.SendOver(transport, http.MethodGet, url),
+		traffic.SendOver(transport, http.MethodPost, url)}
 }
 
 // http2Transport returns a transport for HTTP/2 without TLS.
@@ -463,8 +464,8 @@ func TestCanceledRequestsFailNoOthers(t *testing.T) {
 
 	ctx := testwait.Context(t)
 	transport := http2Transport(nil)
-	long, never := traffic.By(transport, http.MethodPost, url+"long"),
-		traffic.By(transport, http.MethodGet, url+"never")
+	long, never := traffic.SendOver(transport, http.MethodPost, url+"long"),
+		traffic.SendOver(transport, http.MethodGet, url+"never")
 	var others sync.WaitGroup
 	for range 20 {
 		others.Go(func() {

@@ -92,11 +92,11 @@ func change(is, wanted rules) string {
 			continue
 		}
 		fmt.Fprintf(&text, "*%s\n", name)
-		for _, jump := range without(is.jumps, wanted.jumps) {
+		for _, jump := range subtract(is.jumps, wanted.jumps) {
 			fmt.Fprintf(&text, "-D %s\n", jump)
 		}
 		is.changeChains(&text, wanted)
-		for _, jump := range without(wanted.jumps, is.jumps) {
+		for _, jump := range subtract(wanted.jumps, is.jumps) {
 			fmt.Fprintf(&text, "-A %s\n", jump)
 		}
 		text.WriteString("COMMIT\n")
@@ -130,8 +130,8 @@ func (t *table) changeChains(text *strings.Builder, wanted *table) {
 	}
 }
 
-// without returns the lines of one list that the other lacks, with multiplicity.
-func without(lines, others []string) []string {
+// subtract returns the lines of one list that the other lacks, with multiplicity.
+func subtract(lines, others []string) []string {
 	others = slices.Clone(others)
 	var left []string
 	for _, line := range lines {

@@ -153,8 +153,8 @@ func (c *Client) Watch(ctx context.Context, path, after string, o Options) (*Wat
 	return &Watch{body, json.NewDecoder(body)}, nil
 }
 
-// Next returns the next event. A resourceVersion that the server no longer has is an error for which [Expired] is true;
-// io.EOF is the end of the stream.
+// Next returns the next event. A resourceVersion that the server no longer has is an error for which [IsExpired] is
+// true; io.EOF is the end of the stream.
 func (w *Watch) Next() (Event, error) {
 	var e Event
 	if err := w.decoder.Decode(&e); err != nil {
@@ -173,9 +173,9 @@ func (w *Watch) Next() (Event, error) {
 // Close ends the stream.
 func (w *Watch) Close() { w.body.Close() }
 
-// Expired reports whether an error means that the server does not have a resourceVersion: it was compacted, or it is
+// IsExpired reports whether an error means that the server does not have a resourceVersion: it was compacted, or it is
 // of a later time than the server's data.
-func Expired(err error) bool {
+func IsExpired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }

@@ -45,10 +45,10 @@ const retryPause = time.Second
 // stream too, and is logged with a message that says what waits for it.
 func (c *Client) Follow(ctx context.Context, collection string, o Options, on func(Event) error, call *Call,
 	message string) {
-	defer call.Succeeded() // it is not tried any more
+	defer call.NoteSuccess() // it is not tried any more
 	for ctx.Err() == nil {
 		if err := c.followOnce(ctx, collection, o, on, call); !errors.Is(err, io.EOF) && ctx.Err() == nil {
-			call.Failed(err, message, "path", collection)
+			call.NoteFailure(err, message, "path", collection)
 		}
 		_ = wait.Sleep(ctx, retryPause)
 	}
@@ -61,7 +61,7 @@ func (c *Client) followOnce(ctx context.Context, collection string, o Options, o
 		return err
 	}
 	defer watch.Close()
-	call.Responded() // the objects may be none, so that no event follows
+	call.NoteResponse() // the objects may be none, so that no event follows
 	for {
 		event, err := watch.Next()
 		if err != nil {
@@ -73,6 +73,6 @@ func (c *Client) followOnce(ctx context.Context, collection string, o Options, o
 		if err := on(event); err != nil {
 			return err
 		}
-		call.Succeeded()
+		call.NoteSuccess()
 	}
 }

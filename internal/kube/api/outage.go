@@ -29,15 +29,15 @@ type Call struct {
 // Call returns a call that has not failed.
 func (o *Outage) Call() *Call { return &Call{outage: o} }
 
-// Failed logs a failure unless that was done since the last success. message and attributes say what waits for the
+// NoteFailure logs a failure unless that was done since the last success. message and attributes say what waits for the
 // call, where the API server rejects it.
-func (c *Call) Failed(err error, message string, attributes ...any) {
+func (c *Call) NoteFailure(err error, message string, attributes ...any) {
 	o := c.outage
 	if o == nil {
 		return
 	}
 	if responded(err) {
-		c.Responded()
+		c.NoteResponse()
 		if !c.rejected {
 			o.log.Warn(message, append(attributes, "error", err)...)
 		}
@@ -56,14 +56,14 @@ func (c *Call) Failed(err error, message string, attributes ...any) {
 	}
 }
 
-// Succeeded ends the failure of the call.
-func (c *Call) Succeeded() {
+// NoteSuccess ends the failure of the call.
+func (c *Call) NoteSuccess() {
 	c.rejected = false
-	c.Responded()
+	c.NoteResponse()
 }
 
-// Responded ends the outage for the call, which may be rejected still.
-func (c *Call) Responded() {
+// NoteResponse ends the outage for the call, which may be rejected still.
+func (c *Call) NoteResponse() {
 	if !c.down {
 		return
 	}

@@ -171,9 +171,9 @@ func (s *Settings) SelectorKey(service *Service) string {
 	return name + "=" + selector[name]
 }
 
-// Excluded reports whether no resource is made for a Service: its owner says so, or it is a name of something outside
+// IsExcluded reports whether no resource is made for a Service: its owner says so, or it is a name of something outside
 // the cluster.
-func (service *Service) Excluded() bool {
+func (service *Service) IsExcluded() bool {
 	return enabled(service.Annotations[ignoreAnnotation]) || service.Type == "ExternalName"
 }
 

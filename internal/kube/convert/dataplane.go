@@ -196,7 +196,7 @@ func (c *conversion) networking() (n kind.Networking, ok bool) {
 	var proxies, others []Serves
 	for _, service := range c.Services {
 		switch {
-		case service.Excluded():
+		case service.IsExcluded():
 		case service.Labels[ZoneProxyLabel] == "":
 			others = append(others, service)
 		case !service.Ignored:

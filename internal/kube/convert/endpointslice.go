@@ -129,10 +129,10 @@ func (e *sliceEndpoint) address() string {
 	return e.Addresses[0]
 }
 
-// Listed returns a Service without a selector as its EndpointSlices complete it, in the order of their names: the
-// target of each port is the number that they have. Where they have several, the target is a name, which the inbounds
-// of the port get.
-func (service *Service) Listed(listed []*EndpointSlice) *Service {
+// WithEndpointSlices returns a Service without a selector as its EndpointSlices complete it, in the order of their
+// names: the target of each port is the number that they have. Where they have several, the target is a name, which the
+// inbounds of the port get.
+func (service *Service) WithEndpointSlices(listed []*EndpointSlice) *Service {
 	if len(listed) == 0 {
 		return service
 	}

@@ -104,7 +104,7 @@ func (c *conversion) serviceOfEveryMesh() (of *Serves, ok bool) {
 	for i := range c.Services {
 		service := &c.Services[i]
 		switch {
-		case service.Excluded(), service.Ignored:
+		case service.IsExcluded(), service.Ignored:
 		case service.Labels[ZoneProxyLabel] != "":
 			return fail("the annotation %s makes the Pod a zone proxy of every mesh, and the Service %s with the "+
 				"label %s one of a single mesh; remove one of them", annotation, service.Name, ZoneProxyLabel)

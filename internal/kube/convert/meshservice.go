@@ -39,7 +39,7 @@ func ofTool(label string) bool {
 func (s *Settings) HasMeshService(service *Service, namespace *Namespace, stored bool) bool {
 	gateway, problem := Gateway(service.Annotations)
 	switch {
-	case service.Excluded(), gateway, problem != "", service.Labels[ZoneProxyLabel] != "",
+	case service.IsExcluded(), gateway, problem != "", service.Labels[ZoneProxyLabel] != "",
 		service.Deleting, len(service.ClusterIPs) == 0 && !service.Headless:
 		return false
 	}
@@ -125,8 +125,8 @@ func hashedName(name string, parts ...string) string {
 	return strings.ReplaceAll(name, ".", "-") + "-" + string(digits)
 }
 
-// Unsupported returns the event of a Service with ports that are not TCP.
-func (service *Service) Unsupported() []Event {
+// UnsupportedPortEvents returns the event of a Service with ports that are not TCP.
+func (service *Service) UnsupportedPortEvents() []Event {
 	if len(service.UnsupportedPorts) == 0 {
 		return nil
 	}

@@ -450,7 +450,7 @@ func (s *RouteStatus) Set(stored []json.RawMessage, now time.Time) (parents []js
 			parents = append(parents, raw)
 		}
 	}
-	if s.Stored(had) {
+	if s.HasEntries(had) {
 		return stored, false, nil
 	}
 	for _, wanted := range s.Parents {
@@ -476,9 +476,9 @@ func (s *RouteStatus) Set(stored []json.RawMessage, now time.Time) (parents []js
 	return parents, true, nil
 }
 
-// Stored reports whether the entries of this control plane in a status are the wanted ones, whatever the times of their
-// transitions are.
-func (s *RouteStatus) Stored(entries []ParentStatus) bool {
+// HasEntries reports whether the entries of this control plane in a status are the wanted ones, whatever the times of
+// their transitions are.
+func (s *RouteStatus) HasEntries(entries []ParentStatus) bool {
 	if len(entries) != len(s.Parents) {
 		return false
 	}

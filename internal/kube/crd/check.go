@@ -50,7 +50,7 @@ func User(ctx context.Context, client *api.Client) (string, error) {
 
 // checkDefinitions returns an error that names the kinds without a definition.
 func checkDefinitions(ctx context.Context, client *api.Client) error {
-	missing, err := Missing(ctx, client)
+	missing, err := MissingDefinitions(ctx, client)
 	if len(missing) == 0 {
 		return err
 	}
@@ -65,8 +65,8 @@ func checkDefinitions(ctx context.Context, client *api.Client) error {
 		"install crds | kubectl apply --server-side -f -`", strings.Join(names, ", "))
 }
 
-// Missing returns the definitions of the kinds that the API server does not serve.
-func Missing(ctx context.Context, client *api.Client) ([]Definition, error) {
+// MissingDefinitions returns the definitions of the kinds that the API server does not serve.
+func MissingDefinitions(ctx context.Context, client *api.Client) ([]Definition, error) {
 	var served struct {
 		Resources []struct{ Name string }
 	}
@@ -120,7 +120,7 @@ func rules(namespace string, pods bool) []rule {
 	for _, d := range Kinds() {
 		plural := Plural(d.Describe())
 		needed = append(needed, rule{group: Group, resource: plural, verbs: all})
-		if Of(d).Spec.Versions[0].Subresources != nil {
+		if DefinitionOf(d).Spec.Versions[0].Subresources != nil {
 			needed = append(needed, rule{group: Group, resource: plural, subresource: "status",
 				verbs: []string{"update"}})
 		}

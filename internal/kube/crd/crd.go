@@ -92,16 +92,16 @@ type Column struct {
 func All() []Definition {
 	all := []Definition{records()}
 	for _, d := range Kinds() {
-		all = append(all, Of(d))
+		all = append(all, DefinitionOf(d))
 	}
 	slices.SortFunc(all, func(a, b Definition) int { return strings.Compare(a.Metadata.Name, b.Metadata.Name) })
 	return all
 }
 
-// Of returns the definition of a kind.
-func Of(d resource.Descriptor) Definition {
+// DefinitionOf returns the definition of a kind.
+func DefinitionOf(d resource.Descriptor) Definition {
 	info := d.Describe()
-	spec, status := schema.Expanded(d)
+	spec, status := schema.ExpandedSchemas(d)
 	object := &Structural{
 		Type:        "object",
 		Description: schema.Description(d),

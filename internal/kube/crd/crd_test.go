@@ -93,7 +93,7 @@ func TestDefaultsAreThoseOfAdmission(t *testing.T) {
 		name := d.Describe().Name
 		drawing := schematest.NewDrawing(1)
 		drawing.Names, drawing.Labels = []string{"a", "b"}, [][2]string{{"app", "web"}}
-		definition := crd.Of(d).Spec.Versions[0].Schema.OpenAPI.Properties["spec"]
+		definition := crd.DefinitionOf(d).Spec.Versions[0].Schema.OpenAPI.Properties["spec"]
 		for range each {
 			document := drawing.Document(d, "default", "a")
 			if d.Describe().Scope == resource.Global {

@@ -67,9 +67,9 @@ func (k *caKeeper) write(ctx context.Context, event api.Event) error {
 	k.running.Go(func() {
 		defer k.rejected.Delete(n.Name)
 		call := k.outage.Call()
-		defer call.Succeeded()
+		defer call.NoteSuccess()
 		for err != nil && ctx.Err() == nil {
-			call.Failed(err, "the namespace rejects the CA of proxies, so its Pods with a sidecar do not start",
+			call.NoteFailure(err, "the namespace rejects the CA of proxies, so its Pods with a sidecar do not start",
 				"namespace", n.Name)
 			_ = wait.Sleep(ctx, rejectedPause)
 			err = k.writeInto(ctx, n.Name)

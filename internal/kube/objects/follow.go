@@ -69,7 +69,7 @@ func (f *Follower) Run(ctx context.Context) {
 func (f *Follower) run(ctx context.Context, sources []*source, synced func(*table.Tx, bool)) {
 	for _, s := range sources {
 		s.call = f.Outage.Call()
-		defer s.call.Succeeded() // it is not tried any more
+		defer s.call.NoteSuccess() // it is not tried any more
 	}
 	defer f.Commit(func(tx *table.Tx) {
 		synced(tx, false)
@@ -151,7 +151,7 @@ func (f *Follower) follow(ctx context.Context, s *source, changes chan<- []chang
 		switch {
 		case ctx.Err() != nil:
 			return
-		case api.Expired(err), s.absent(err):
+		case api.IsExpired(err), s.absent(err):
 			if listed, ok := f.relist(ctx, s); ok {
 				send(listed)
 			}
@@ -169,7 +169,7 @@ func (f *Follower) watch(ctx context.Context, s *source, send func([]change)) er
 		return err
 	}
 	defer stream.Close()
-	s.call.Succeeded()
+	s.call.NoteSuccess()
 	for {
 		e, err := stream.Next()
 		if err != nil {
@@ -204,7 +204,7 @@ func (f *Follower) awaitDefinition(ctx context.Context, s *source) {
 		err := established()
 		switch {
 		case err == nil:
-			s.call.Succeeded()
+			s.call.NoteSuccess()
 			return
 		case errors.Is(err, io.EOF), ctx.Err() != nil:
 		default:
@@ -219,10 +219,10 @@ func (f *Follower) relist(ctx context.Context, s *source) (changes []change, ok 
 	for ctx.Err() == nil {
 		changes, err := s.list(ctx, f.API)
 		if err == nil {
-			s.call.Succeeded()
+			s.call.NoteSuccess()
 			return changes, true
 		}
-		if !api.Expired(err) && ctx.Err() == nil {
+		if !api.IsExpired(err) && ctx.Err() == nil {
 			s.failed(err)
 			pause(ctx)
 		}
@@ -438,5 +438,5 @@ func (s *source) event(e api.Event, send func([]change)) error {
 }
 
 func (s *source) failed(err error) {
-	s.call.Failed(err, "Kubernetes objects are not followed; their rows stay as they are", "path", s.path)
+	s.call.NoteFailure(err, "Kubernetes objects are not followed; their rows stay as they are", "path", s.path)
 }

@@ -2,7 +2,7 @@
 // API server.
 //
 // The rows are of this replica alone and in no store. They follow the API server while this replica leads. Before the
-// first complete list of every kind there is no row, and [Tables.Synced] is false: a derived value that deletes must
+// first complete list of every kind there is no row, and [Tables.IsSynced] is false: a derived value that deletes must
 // read it first.
 package objects
 
@@ -89,8 +89,8 @@ func New(db *table.DB, settings *convert.Settings) *Tables {
 	return t
 }
 
-// Synced reports whether the rows are what the API server has, or had before a failure.
-func (t *Tables) Synced(r *table.Reader) bool {
+// IsSynced reports whether the rows are what the API server has, or had before a failure.
+func (t *Tables) IsSynced(r *table.Reader) bool {
 	_, ok := t.synced.Get(r, "")
 	return ok
 }
@@ -147,7 +147,7 @@ func (t *Tables) listedService(r *table.Reader, key string) *convert.Service {
 	if !ok {
 		return nil
 	}
-	return service.Listed(t.SlicesOf(r, service))
+	return service.WithEndpointSlices(t.SlicesOf(r, service))
 }
 
 // SlicesOf returns the EndpointSlices of a Service without a selector, in the order of their names; none for every
@@ -195,12 +195,12 @@ func (t *Tables) Around(r *table.Reader, pod *convert.Pod) *convert.Around {
 	return &convert.Around{
 		Namespace: t.Namespace(r, pod.Namespace), Node: node, Services: t.ServicesOf(r, pod),
 		ReadyNodes: func() []*convert.Node { return t.readyNodes.List(r, "") },
-		Routed:     func(service string) convert.RoutedProtocols { return t.Routed(r, service) },
+		Routed:     func(service string) convert.RoutedProtocols { return t.RoutedProtocols(r, service) },
 	}
 }
 
-// Routed returns the protocols that routes of the Gateway API give the ports of a Service, NAME.NAMESPACE.
-func (t *Tables) Routed(r *table.Reader, service string) convert.RoutedProtocols {
+// RoutedProtocols returns the protocols that routes of the Gateway API give the ports of a Service, NAME.NAMESPACE.
+func (t *Tables) RoutedProtocols(r *table.Reader, service string) convert.RoutedProtocols {
 	return t.routed.Get(r, service)
 }
 

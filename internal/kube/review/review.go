@@ -103,7 +103,7 @@ func (r *Reviewer) review(ctx context.Context, q *webhook.Request) (webhook.Resp
 	var stored *kube.Object
 	if len(q.OldObject.Raw) > 0 {
 		var err error
-		if stored, err = r.Store.Stored(name, q.OldObject.Raw); err != nil {
+		if stored, err = r.Store.ReadObject(name, q.OldObject.Raw); err != nil {
 			return webhook.Response{}, err
 		}
 	}
@@ -155,7 +155,7 @@ func (r *Reviewer) reviewWrite(ctx context.Context, sent, stored *kube.Object, c
 	if err != nil {
 		return webhook.Response{}, err
 	}
-	response := webhook.Response{Warnings: sent.Ignored()}
+	response := webhook.Response{Warnings: sent.IgnoredFields()}
 	if stored != nil {
 		before, err := stored.Row()
 		switch {

@@ -426,7 +426,7 @@ func TestReview(t *testing.T) {
 			w.Fatal(err)
 		}
 		now := vouched("vm-1")
-		if v, missing := now.By([]string{"label role=web", "label tier=gold"}); len(missing) != 1 ||
+		if v, missing := now.Partition([]string{"label role=web", "label tier=gold"}); len(missing) != 1 ||
 			missing[0] != "label tier=gold" {
 			w.Errorf("vouched: %v, not vouched: %v; want the label of the token alone", v, missing)
 		}

@@ -59,16 +59,16 @@ func (c *Certificates) Run(ctx context.Context) {
 		go c.follow(ctx, collection, name)
 	}
 	call := c.Outage.Call()
-	defer call.Succeeded() // it is not tried any more
+	defer call.NoteSuccess() // it is not tried any more
 	for delay := time.Duration(0); ctx.Err() == nil; {
 		next, err := c.sync(ctx)
 		if err == nil {
 			delay = 0
-			call.Succeeded()
+			call.NoteSuccess()
 		} else if ctx.Err() == nil {
 			delay = min(max(2*delay, time.Second), time.Minute)
 			next = delay
-			call.Failed(err, "the certificate of the webhooks can't be kept")
+			call.NoteFailure(err, "the certificate of the webhooks can't be kept")
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -176,8 +176,8 @@ func (c *Certificates) follow(ctx context.Context, collection, name string) {
 	}, c.Outage.Call(), "the certificate of the webhooks is not followed")
 }
 
-// Configured reports whether the API server has one of the webhook configurations at the paths.
-func Configured(ctx context.Context, client *api.Client, paths []string) (bool, error) {
+// HasConfiguration reports whether the API server has one of the webhook configurations at the paths.
+func HasConfiguration(ctx context.Context, client *api.Client, paths []string) (bool, error) {
 	for _, path := range paths {
 		if err := client.Get(ctx, path, nil, nil); !apierrors.IsNotFound(err) {
 			return err == nil, err

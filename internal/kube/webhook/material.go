@@ -110,7 +110,7 @@ func (m material) ca(now time.Time) (*pki.CA, error) {
 // valid reports whether the serving certificate stays.
 func (m material) valid(ca *pki.CA, hosts []string, now time.Time) bool {
 	pair, err := m.certificate()
-	return err == nil && ca.Signed(pair.Leaf) && now.Before(renewal(pair.Leaf)) &&
+	return err == nil && ca.HasSigned(pair.Leaf) && now.Before(renewal(pair.Leaf)) &&
 		!slices.ContainsFunc(hosts, func(host string) bool { return pair.Leaf.VerifyHostname(host) != nil })
 }
 

@@ -40,7 +40,9 @@ func Validate(s *jsonschema.Schema, document []byte) error {
 var validators sync.Map // name of a kind -> func() (*jsonschema.Schema, error)
 
 func compiled(name string) (*jsonschema.Schema, error) {
-	compile := sync.OnceValues(func() (*jsonschema.Schema, error) { return Compile(schema.Of(kind.ByName(name)), "") })
+	compile := sync.OnceValues(func() (*jsonschema.Schema, error) {
+		return Compile(schema.SchemaOf(kind.ByName(name)), "")
+	})
 	once, _ := validators.LoadOrStore(name, compile)
 	return once.(func() (*jsonschema.Schema, error))()
 }

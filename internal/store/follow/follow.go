@@ -38,8 +38,8 @@ type watcher struct {
 	stop context.CancelFunc
 }
 
-// Changed wakes the watchers of these kinds.
-func (h *Hub) Changed(kinds ...string) {
+// Notify wakes the watchers of these kinds.
+func (h *Hub) Notify(kinds ...string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, kind := range kinds {

@@ -179,10 +179,10 @@ func (s *Store) collectDeleted(kind string) {
 	for s.ctx.Err() == nil {
 		err := s.followOwners(kind)
 		if s.ctx.Err() != nil || err == nil {
-			call.Succeeded()
+			call.NoteSuccess()
 			continue
 		}
-		call.Failed(err, "rows of deleted owners were not deleted; it is tried until it succeeds", "owner", kind)
+		call.NoteFailure(err, "rows of deleted owners were not deleted; it is tried until it succeeds", "owner", kind)
 		select {
 		case <-time.After(retry):
 		case <-s.ctx.Done():
@@ -199,7 +199,7 @@ func (s *Store) followOwners(kind string) error {
 		uids[key] = o.Metadata.UID
 		return err
 	})
-	if api.Expired(err) {
+	if api.IsExpired(err) {
 		return nil
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func (s *Store) Export(ctx context.Context, take func(store.Row) error) error {
 			}
 			return take(row)
 		})
-		if api.Expired(err) {
+		if api.IsExpired(err) {
 			return errors.New("the API server no longer has the moment at which the copy began; copy again")
 		}
 		if err != nil {

@@ -56,7 +56,7 @@ func failure(err error, write bool) error {
 		return rejected(resource.NotFound, ErrNoNamespace, status)
 	case status.Code == http.StatusNotFound:
 		return store.ErrNotFound
-	case api.Expired(err):
+	case api.IsExpired(err):
 		return store.ErrTooOld
 	case status.Code == http.StatusForbidden && apierrors.HasStatusCause(err, namespaceTerminating):
 		return rejected(resource.Conflict, ErrTerminating, status)

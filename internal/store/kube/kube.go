@@ -245,7 +245,7 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Curso
 	at := s.rowsOf(kind)
 	for {
 		rows, version, err := s.list(ctx, at)
-		if api.Expired(err) {
+		if api.IsExpired(err) {
 			continue // the list took longer than the server keeps its version
 		}
 		if err != nil {

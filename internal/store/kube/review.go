@@ -23,7 +23,7 @@ type Object struct {
 // the stored object; nil where nothing is stored. An object without an owner gets the usual one, its Mesh, and is
 // deleted with it, as a row that this store creates.
 func (s *Store) Sent(ctx context.Context, kind string, raw []byte, stored *Object) (*Object, error) {
-	o, err := s.Stored(kind, raw)
+	o, err := s.ReadObject(kind, raw)
 	if err != nil {
 		return nil, err
 	}
@@ -65,8 +65,8 @@ func copyOf(m map[string]string) map[string]string {
 	return copied
 }
 
-// Stored reads an object of a kind as the API server has it.
-func (s *Store) Stored(kind string, raw []byte) (*Object, error) {
+// ReadObject reads an object of a kind as the API server has it.
+func (s *Store) ReadObject(kind string, raw []byte) (*Object, error) {
 	o := &Object{at: s.rowsOf(kind), sent: raw}
 	if err := json.Unmarshal(raw, &o.object); err != nil {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: "the object can't be read", Cause: err}
@@ -93,8 +93,8 @@ func (o *Object) restored(what string, sent, stored map[string]string, names []s
 	return restored
 }
 
-// Ignored are sentences about labels and annotations that the user may not write.
-func (o *Object) Ignored() []string { return o.ignored }
+// IgnoredFields are sentences about labels and annotations that the user may not write.
+func (o *Object) IgnoredFields() []string { return o.ignored }
 
 // Row returns the row that the object would have, without its status. It returns Invalid for an object that contradicts
 // itself.

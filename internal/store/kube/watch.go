@@ -80,7 +80,7 @@ type shown struct {
 // have been restored from a backup.
 func (w *watcher) read(ctx context.Context) {
 	defer w.end()
-	defer w.call.Succeeded() // it is not tried any more
+	defer w.call.NoteSuccess() // it is not tried any more
 	connected, expired := true, false
 	for ctx.Err() == nil {
 		var err error
@@ -102,13 +102,13 @@ func (w *watcher) read(ctx context.Context) {
 			return
 		case errors.Is(err, errLags):
 			return
-		case api.Expired(err):
+		case api.IsExpired(err):
 			expired = true
 			continue
 		case errors.Is(err, io.EOF) || ctx.Err() != nil:
 			continue // the server ends each stream after some minutes
 		default:
-			w.call.Failed(err, "a watch failed; it is tried until it succeeds", "kind", w.at.kind.Name)
+			w.call.NoteFailure(err, "a watch failed; it is tried until it succeeds", "kind", w.at.kind.Name)
 		}
 		select {
 		case <-time.After(retry):
@@ -126,7 +126,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		return err
 	}
 	defer stream.Close()
-	w.call.Succeeded()
+	w.call.NoteSuccess()
 	for {
 		e, err := stream.Next()
 		if err != nil {

@@ -264,7 +264,7 @@ func (s *Store) record(row store.Row, deleted bool) *rows {
 		of.horizon = of.events[s.history-1].position
 		of.events = slices.Clone(of.events[s.history:])
 	}
-	s.hub.Changed(row.Key.Kind)
+	s.hub.Notify(row.Key.Kind)
 	return of
 }
 

@@ -36,8 +36,8 @@ type Store struct {
 // none of the store's keys is told so even where there is no Secret.
 var state = resource.Key{Kind: "EncryptionState", Name: "encryption"}
 
-// Encrypted says whether a store has been encrypted before.
-func Encrypted(ctx context.Context, below store.Store) (bool, error) {
+// IsEncrypted says whether a store has been encrypted before.
+func IsEncrypted(ctx context.Context, below store.Store) (bool, error) {
 	_, err := below.Get(ctx, state)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil

@@ -122,7 +122,7 @@ func (l *listener) receive(ctx context.Context, connection *pgx.Conn) error {
 		case kinds == "":
 			l.hub.ChangedAll()
 		default:
-			l.hub.Changed(strings.Fields(kinds)...)
+			l.hub.Notify(strings.Fields(kinds)...)
 		}
 	}
 }

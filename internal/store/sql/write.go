@@ -128,7 +128,7 @@ func (w *writer) commit(requests []*request) {
 		}
 		r.done <- outcomes[i]
 	}
-	w.hub.Changed(touched...)
+	w.hub.Notify(touched...)
 }
 
 // transact returns the outcome of each request and the changed kinds. After an error nothing is stored, unless the

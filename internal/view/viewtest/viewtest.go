@@ -27,7 +27,7 @@ func New(rows store.Store, zone string, prepare ...func(*graph.State)) (v *view.
 		Store: rows, Kinds: state.Tables.Kinds(), Decode: admission.Decode, Log: slog.New(slog.DiscardHandler),
 		Apply: func(b mirror.Batch) {
 			commit(state, b.Put, b.Removed)
-			v.Applied(b)
+			v.NoteBatch(b)
 		},
 	})
 	return v, func() { cancel(); wait() }, err

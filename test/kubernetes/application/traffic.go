@@ -42,7 +42,7 @@ func (g *generator) start(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	transport := &http.Transport{MaxIdleConnsPerHost: maxConnections, MaxConnsPerHost: maxConnections}
-	g.runs[url] = traffic.Start(rate, timeout, traffic.By(transport, http.MethodGet, url))
+	g.runs[url] = traffic.Start(rate, timeout, traffic.SendOver(transport, http.MethodGet, url))
 }
 
 // stop ends the traffic to the URL, and responds with the results of all its requests.

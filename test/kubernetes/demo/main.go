@@ -25,7 +25,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	code, err := 0, error(nil)
-	if node.Isolated() {
+	if node.IsIsolated() {
 		err = run(ctx)
 	} else {
 		code, err = node.Isolate(context.WithoutCancel(ctx))
@@ -156,7 +156,7 @@ func (s *scene) kubectl(ctx context.Context, args ...string) error {
 
 func (s *scene) identified(ctx context.Context) (string, error) {
 	s.console.Command("kubectl", "exec", "client", "-n", namespace, "--", "curl", shop.Web)
-	if err := shop.Eventually(ctx, "the client reaches web", s.shop.Verified); err != nil {
+	if err := shop.Eventually(ctx, "the client reaches web", s.shop.CheckVerified); err != nil {
 		return "", err
 	}
 	of, err := s.shop.Call(ctx)
@@ -204,7 +204,7 @@ func (s *scene) explain(ctx context.Context, args []string) (string, error) {
 
 // lossless sends requests while something happens.
 func (s *scene) lossless(ctx context.Context, to *shop.Shop, event func() error) (string, error) {
-	tally, err := to.During(ctx, shop.Test, event)
+	tally, err := to.SendDuring(ctx, shop.Test, event)
 	if err != nil {
 		return "", err
 	}
@@ -245,7 +245,7 @@ func (s *scene) promoted(ctx context.Context) (string, error) {
 	if to.Client, err = s.node.PodIP(ctx, namespace, "client"); err != nil {
 		return "", err
 	}
-	if err := shop.Eventually(ctx, "the client reaches web", to.Verified); err != nil {
+	if err := shop.Eventually(ctx, "the client reaches web", to.CheckVerified); err != nil {
 		return "", err
 	}
 	return s.lossless(ctx, to, func() error {

@@ -54,7 +54,7 @@ func TestCNI(t *testing.T) {
 		shop.Permission("restricted", "web", "client"))
 	w.wait("pod/client", "condition=Ready", "-n", "restricted")
 	s := &shop.Shop{Node: w.Node, Namespace: "restricted", Client: w.podIP("restricted", "client")}
-	w.eventually("the client reaches web with mutual TLS", s.Verified)
+	w.eventually("the client reaches web with mutual TLS", s.CheckVerified)
 	w.wait("deployment/web", "condition=Available", "-n", "restricted")
 	pod := w.kubectl("get", "pods", "-n", "restricted", "-l", "app=web", "-o",
 		"jsonpath={.items[0].status.podIP} {.items[0].spec.initContainers[*].name}")

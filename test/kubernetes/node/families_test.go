@@ -47,7 +47,7 @@ func TestBothFamilies(t *testing.T) {
 	}
 }
 
-// verifiedAt is [shop.Shop.Verified] for another URL of web.
+// verifiedAt is [shop.Shop.CheckVerified] for another URL of web.
 func (w *world) verifiedAt(ctx context.Context, s *shop.Shop, url string) error {
 	got, err := shop.Get(ctx, s.Client, url)
 	if err == nil {

@@ -36,8 +36,8 @@ func (m *machine) address() string { return m.hosts[0].address() }
 // dir is the folder of all files of the node.
 func (m *machine) dir() string { return filepath.Join(os.TempDir(), m.name()) }
 
-// Isolated returns whether this process runs in the namespaces of a node.
-func Isolated() bool { return os.Getenv(numberVariable) != "" }
+// IsIsolated returns whether this process runs in the namespaces of a node.
+func IsIsolated() bool { return os.Getenv(numberVariable) != "" }
 
 // Isolate runs this program again, with its arguments, in namespaces of its own for the network, mounts and processes,
 // and returns its exit code. All processes, mounts and interfaces of the node end with these namespaces. Then its

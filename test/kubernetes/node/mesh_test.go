@@ -87,7 +87,7 @@ func (w *world) open(namespace, server string) *shop.Shop {
 		shop.Permission(namespace, "web", "client"))
 	w.wait("pod/client", "condition=Ready", "-n", namespace)
 	s := &shop.Shop{Node: w.Node, Namespace: namespace, Client: w.podIP(namespace, "client")}
-	w.eventually("the client reaches web with mutual TLS", s.Verified)
+	w.eventually("the client reaches web with mutual TLS", s.CheckVerified)
 	return s
 }
 

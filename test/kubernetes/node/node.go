@@ -71,9 +71,9 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 	return n, nil
 }
 
-// Beside starts another cluster beside this one, with the same images, and returns when it is ready. Its node is linked
-// to the others of the machine. The caller stops it before this one.
-func (n *Node) Beside(ctx context.Context) (*Node, error) {
+// StartCluster starts another cluster beside this one, with the same images, and returns when it is ready. Its node is
+// linked to the others of the machine. The caller stops it before this one.
+func (n *Node) StartCluster(ctx context.Context) (*Node, error) {
 	beside := &Node{machine: n.machine, programs: n.programs}
 	if err := beside.start(ctx, func(context.Context) error {
 		beside.images = slices.Clone(n.images)

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	if !*enabled {
 		os.Exit(m.Run())
 	}
-	if node.Isolated() {
+	if node.IsIsolated() {
 		code := m.Run()
 		if *drills {
 			results.Print(os.Stdout)

@@ -21,7 +21,7 @@ func (w *world) beside() *world {
 	w.t.Helper()
 	if secondCluster == nil {
 		began := time.Now()
-		started, err := w.Beside(w.t.Context())
+		started, err := w.StartCluster(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -88,10 +88,10 @@ func (f *federation) measureJoin(r *report) {
 	}
 	want := (*zones - *clusters) * (f.services() - *servicesOfCluster)
 	await(f.t, poll, "services of all others in the simulated zones", want, func() int {
-		if err := f.simulated.Failed(); err != nil {
+		if err := f.simulated.Err(); err != nil {
 			f.t.Fatal(err)
 		}
-		return min(int(f.simulated.Received()), want)
+		return min(int(f.simulated.ReceivedVersions()), want)
 	})
 	r.add("all zones join: each has the services of all others, after s", time.Since(began).Seconds(), noBudget, "")
 	f.awaitZones("global has the Pods and Services of every zone", func(z *zone) bool {

@@ -182,8 +182,8 @@ func (s *Shop) ID(account string) string {
 	return "spiffe://default.default.mesh.local/ns/" + s.Namespace + "/sa/" + account
 }
 
-// Verified sends a request, and returns an error unless the server's proxy has verified the client.
-func (s *Shop) Verified(ctx context.Context) error {
+// CheckVerified sends a request, and returns an error unless the server's proxy has verified the client.
+func (s *Shop) CheckVerified(ctx context.Context) error {
 	of, err := s.Call(ctx)
 	if err != nil {
 		return err

@@ -109,8 +109,8 @@ func (s *Shop) Stop(ctx context.Context) (traffic.Tally, error) {
 	return Check(tally, s.verified)
 }
 
-// During sends requests while something happens, and returns their results. An error of the event comes first.
-func (s *Shop) During(ctx context.Context, l Load, event func() error) (traffic.Tally, error) {
+// SendDuring sends requests while something happens, and returns their results. An error of the event comes first.
+func (s *Shop) SendDuring(ctx context.Context, l Load, event func() error) (traffic.Tally, error) {
 	if err := s.Start(ctx, l); err != nil {
 		return traffic.Tally{}, err
 	}

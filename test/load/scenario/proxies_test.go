@@ -160,9 +160,9 @@ func startPlane(t *testing.T) Plane {
 
 type ignoringPeer struct{}
 
-func (ignoringPeer) Acked(xds.Type)        {}
+func (ignoringPeer) OnAck(xds.Type)        {}
 func (ignoringPeer) NACKed(xds.NACK, bool) {}
-func (ignoringPeer) Closed(error)          {}
+func (ignoringPeer) OnClose(error)         {}
 
 // floorHere runs the floor in the test's own process.
 func floorHere(ctx context.Context, config FloorConfig) (where ServerAddresses, stop func() error, err error) {

@@ -94,8 +94,8 @@ func (z *Zones) fail(err error) {
 	}
 }
 
-// Failed returns the error of a stream that the global control plane has ended, else nil.
-func (z *Zones) Failed() error {
+// Err returns the error of a stream that the global control plane has ended, else nil.
+func (z *Zones) Err() error {
 	select {
 	case err := <-z.failed:
 		return err
@@ -111,8 +111,8 @@ func (z *Zones) Close() {
 	}
 }
 
-// Received returns the number of MeshService versions that all zones have received.
-func (z *Zones) Received() (n int64) {
+// ReceivedVersions returns the number of MeshService versions that all zones have received.
+func (z *Zones) ReceivedVersions() (n int64) {
 	for _, zone := range z.all {
 		n += zone.services()
 	}

@@ -125,7 +125,7 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 	r.logProgress("all are connected after %.1f s", time.Since(start).Seconds())
 	want := int64(r.Zones) * int64(r.Zones-1) * int64(r.Services)
 	if err := r.awaitCount(ctx, "zones have the services of all others", func() (int64, int64) {
-		return r.zones.Received(), want
+		return r.zones.ReceivedVersions(), want
 	}); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (r *zonesRun) measureOneZone(ctx context.Context, report *ZonesReport) erro
 // measureChanges makes every zone change a service each second.
 func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) error {
 	r.logProgress("every zone changes a service each second, for %s", r.During)
-	had := r.zones.Received()
+	had := r.zones.ReceivedVersions()
 	before, err := processStats(ctx, r.global.Diagnostics)
 	if err != nil {
 		return err
@@ -234,7 +234,7 @@ func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) erro
 		return err
 	}
 	report.ChangesPerSecond = float64(made) / took.Seconds()
-	report.ItemsPerSecond = float64(r.zones.Received()-had) / took.Seconds()
+	report.ItemsPerSecond = float64(r.zones.ReceivedVersions()-had) / took.Seconds()
 	report.ChangeCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / took.Seconds()
 	report.ChangeRSSBytes = int64(after.RSSBytes)
 	if err := r.awaitQuiet(ctx); err != nil {
@@ -274,8 +274,8 @@ func (r *zonesRun) makeChanges(ctx context.Context) (made int64, err error) {
 
 // awaitQuiet waits until no zone has received anything for a second.
 func (r *zonesRun) awaitQuiet(ctx context.Context) error {
-	for before := int64(-1); before != r.zones.Received(); {
-		before = r.zones.Received()
+	for before := int64(-1); before != r.zones.ReceivedVersions(); {
+		before = r.zones.ReceivedVersions()
 		if err := wait.Sleep(ctx, time.Second); err != nil {
 			return err
 		}

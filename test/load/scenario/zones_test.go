@@ -117,7 +117,7 @@ func (s *fakeStream) work() error {
 					return err
 				}
 			}
-			s.receiver.Applied(ready.Apply, nil)
+			s.receiver.NoteApplied(ready.Apply, nil)
 		default:
 			return nil
 		}
@@ -198,14 +198,14 @@ func TestZonesConnectAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		testwait.Until(t, "every zone has the services of the others", func() error {
-			if got := zones.Received(); got < want {
+			if got := zones.ReceivedVersions(); got < want {
 				return fmt.Errorf("%d services received, want %d", got, want)
 			}
 			return nil
 		})
 		zones.Close()
 	}
-	if err := zones.Failed(); err != nil {
+	if err := zones.Err(); err != nil {
 		t.Error(err)
 	}
 }
