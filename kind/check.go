@@ -227,4 +227,4 @@ func sortedNames(m map[string]string) []string {
 }
 
 // quote quotes a user's value, and cuts a long one.
-func quote(value string) string { return resource.Cited(value) }
+func quote(value string) string { return resource.QuoteShort(value) }

@@ -222,7 +222,7 @@ func (n *Networking) Effective(in Inbound) Inbound {
 	if in.Protocol == "" {
 		in.Protocol = Protocol(in.Tags[ProtocolTag])
 	}
-	in.Protocol = in.Protocol.Served()
+	in.Protocol = in.Protocol.ServedProtocol()
 	if in.State == "" {
 		in.State = Ready
 		if h := in.Health; h != nil && (h.Ready != nil && !*h.Ready || h.Healthy != nil && !*h.Healthy) {

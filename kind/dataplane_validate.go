@@ -60,7 +60,8 @@ func (c *checks) inbound(at string, n *Networking, in Inbound) {
 	c.sectionName(at+".name", in.Name)
 	c.optionalProtocol(at+".protocol", in.Protocol)
 	c.tags(at+".tags", in.Tags)
-	if tag := in.Tags[ProtocolTag]; tag != "" && in.Protocol != "" && Protocol(tag).Served() != in.Protocol.Served() {
+	if tag := in.Tags[ProtocolTag]; tag != "" && in.Protocol != "" &&
+		Protocol(tag).ServedProtocol() != in.Protocol.ServedProtocol() {
 		c.add(at+".protocol", "is %q, and the tag %s says %q; leave one out", in.Protocol, ProtocolTag, tag)
 	}
 	c.state(at, in)

@@ -195,7 +195,7 @@ func WithPorts(o resource.Any, ports []ServicePort) resource.Any {
 func defaultMeshService(o *resource.Object[MeshService]) {
 	o.Spec.ZoneIngress = nil
 	for i := range o.Spec.Ports {
-		o.Spec.Ports[i].AppProtocol = o.Spec.Ports[i].AppProtocol.Served()
+		o.Spec.Ports[i].AppProtocol = o.Spec.Ports[i].AppProtocol.ServedProtocol()
 	}
 	defaultPorts(o.Spec.Ports)
 }

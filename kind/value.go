@@ -36,8 +36,8 @@ func (p Protocol) Known() (is Protocol, known bool) {
 	return TCP, is == mysql
 }
 
-// Served returns the protocol that proxies serve for one that a document names.
-func (p Protocol) Served() Protocol {
+// ServedProtocol returns the protocol that proxies serve for one that a document names.
+func (p Protocol) ServedProtocol() Protocol {
 	is, _ := p.Known()
 	return is
 }
@@ -54,9 +54,9 @@ func (p Protocol) normalized() Protocol {
 // serve as TCP.
 func ServedAs(written resource.Any) (warnings []string) {
 	warn := func(at string, p Protocol) {
-		if name := strings.ToLower(string(p)); name != "" && string(p.Served()) != name {
+		if name := strings.ToLower(string(p)); name != "" && string(p.ServedProtocol()) != name {
 			warnings = append(warnings, fmt.Sprintf("%s: is %s, which proxies serve as %s", at, quote(string(p)),
-				p.Served()))
+				p.ServedProtocol()))
 		}
 	}
 	switch o := written.(type) {

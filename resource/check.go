@@ -290,7 +290,7 @@ func (r *Rules) textProblem() func(reflect.Value) string {
 			if slices.Contains(enum, v.String()) {
 				return ""
 			}
-			return fmt.Sprintf("is %s, want one of %s", Cited(v.String()), strings.Join(enum, ", "))
+			return fmt.Sprintf("is %s, want one of %s", QuoteShort(v.String()), strings.Join(enum, ", "))
 		}
 	case r.IP:
 		return func(v reflect.Value) string { return AddressProblem(v.String()) }

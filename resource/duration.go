@@ -15,7 +15,7 @@ const (
 
 // ParseDuration parses a duration with years and days, of which each part is less than one of the next larger unit.
 func ParseDuration(text string) (time.Duration, error) {
-	wrong := fmt.Errorf("%s is not a duration such as \"30s\" or \"1d\"", Cited(text))
+	wrong := fmt.Errorf("%s is not a duration such as \"30s\" or \"1d\"", QuoteShort(text))
 	years, rest, err := cutUnit(text, "y", year)
 	if err != nil {
 		return 0, wrong

@@ -19,8 +19,8 @@ var (
 	Subdomain = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
 
-// Cited returns a value of a user in quotes, a long one without its end.
-func Cited(value string) string {
+// QuoteShort returns a value of a user in quotes, a long one without its end.
+func QuoteShort(value string) string {
 	const most = 80
 	if len(value) > most {
 		return fmt.Sprintf("%q...", value[:most])
@@ -35,7 +35,7 @@ func NameProblem(name string) string {
 		return "is required"
 	case len(name) > MaxName || !Subdomain.MatchString(name):
 		return fmt.Sprintf("%s is not a name: lower case letters, digits, '-' and '.', at most %d, beginning and "+
-			"ending with a letter or digit", Cited(name), MaxName)
+			"ending with a letter or digit", QuoteShort(name), MaxName)
 	}
 	return ""
 }
@@ -48,7 +48,7 @@ func MeshNameProblem(name string) string {
 		return "is required"
 	case len(name) > MaxLabel || !Label1035.MatchString(name):
 		return fmt.Sprintf("%s is not a name of a mesh or zone: lower case letters, digits and '-', at most %d, "+
-			"beginning with a letter, without a dot", Cited(name), MaxLabel)
+			"beginning with a letter, without a dot", QuoteShort(name), MaxLabel)
 	}
 	return ""
 }
@@ -56,7 +56,8 @@ func MeshNameProblem(name string) string {
 // SectionProblem returns the problem of the name or number of an inbound or of a service's port (RFC 1123, label).
 func SectionProblem(name string) string {
 	if len(name) > MaxLabel || !Label1123.MatchString(name) {
-		return fmt.Sprintf("%s is not a name: lower case letters, digits and '-', at most %d", Cited(name), MaxLabel)
+		return fmt.Sprintf("%s is not a name: lower case letters, digits and '-', at most %d", QuoteShort(name),
+			MaxLabel)
 	}
 	return ""
 }
@@ -69,7 +70,7 @@ func AddressProblem(address string) string {
 	ip, err := netip.ParseAddr(address)
 	switch {
 	case err != nil || ip.Zone() != "":
-		return Cited(address) + " is not an IP address"
+		return QuoteShort(address) + " is not an IP address"
 	case ip.IsUnspecified():
 		return address + " means every address; name one"
 	case ip.IsMulticast():
