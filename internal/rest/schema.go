@@ -36,7 +36,7 @@ func (a *api) schema(w http.ResponseWriter, r *http.Request) error {
 		return resource.Errorf(resource.NotFound, "%q is not a kind; `GET /_schemas` lists them", r.PathValue("kind"))
 	}
 	w.Header().Set("Content-Type", "application/schema+json")
-	return writeBody(w, http.StatusOK, schema.SchemaOf(d))
+	return writeBody(w, http.StatusOK, schema.ForKind(d))
 }
 
 // openAPI returns the OpenAPI document of the kinds' paths.

@@ -8,8 +8,8 @@ import (
 	"weft/resource"
 )
 
-// SchemaOf returns the schema of a kind: the Universal form and, for documents with an apiVersion, the Kubernetes form.
-func SchemaOf(d resource.Descriptor) *Schema {
+// ForKind returns the schema of a kind: the Universal form and, for documents with an apiVersion, the Kubernetes form.
+func ForKind(d resource.Descriptor) *Schema {
 	b := &builder{prefix: "#/$defs/", defs: map[string]*Schema{}}
 	s := b.resource(d, &Schema{Description: "written by the control plane; ignored in a write"})
 	s.Draft, s.ID, s.Defs = Draft, PathOf(d), b.defs

@@ -84,7 +84,7 @@ func (d *Drawing) Document(k resource.Descriptor, mesh, name string) map[string]
 func (d *Drawing) root(k resource.Descriptor) *schema.Schema {
 	name := k.Describe().Name
 	if d.kinds[name] == nil {
-		d.kinds[name] = schema.SchemaOf(k)
+		d.kinds[name] = schema.ForKind(k)
 	}
 	return d.kinds[name]
 }

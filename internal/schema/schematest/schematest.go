@@ -41,7 +41,7 @@ var validators sync.Map // name of a kind -> func() (*jsonschema.Schema, error)
 
 func compiled(name string) (*jsonschema.Schema, error) {
 	compile := sync.OnceValues(func() (*jsonschema.Schema, error) {
-		return Compile(schema.SchemaOf(kind.ByName(name)), "")
+		return Compile(schema.ForKind(kind.ByName(name)), "")
 	})
 	once, _ := validators.LoadOrStore(name, compile)
 	return once.(func() (*jsonschema.Schema, error))()
