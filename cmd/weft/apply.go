@@ -59,6 +59,9 @@ With --canary the resources are policies, and apply to the proxies with the labe
 			}
 			if invalid != nil {
 				_, rejected := tryAll(command.Context(), c, manifests)
+				if rejected == errEarlierRelease {
+					return invalid
+				}
 				return errors.Join(invalid, reachable(rejected))
 			}
 			if isDryRun {
@@ -71,7 +74,8 @@ With --canary the resources are policies, and apply to the proxies with the labe
 				}
 			}
 			if len(manifests) > 1 { // the write of one is its check
-				if _, err := tryAll(command.Context(), c, manifests); err != nil {
+				_, err := tryAll(command.Context(), c, manifests)
+				if err = warnOfEarlierRelease(command, err); err != nil {
 					return err
 				}
 			}

@@ -100,13 +100,16 @@ func (r *remote) deleteFiles(command *cobra.Command, by remover, from *sources) 
 	inWriteOrder(manifests)
 	slices.Reverse(manifests)
 	would, err := tryRemovals(command.Context(), by.client, manifests)
+	if !by.dryRun {
+		err = warnOfEarlierRelease(command, err)
+	}
 	if err != nil {
 		return err
 	}
 	for i, m := range manifests {
 		key, outcome := m.object.Key(), by.done
 		switch {
-		case would[i].Outcome == "absent":
+		case would != nil && would[i].Outcome == "absent":
 			err = resource.Errorf(resource.NotFound, "%s does not exist", key)
 		case by.dryRun:
 			printWarnings(command, would[i].Warnings)

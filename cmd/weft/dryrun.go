@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/spf13/cobra"
+
 	"weft/internal/client"
 	"weft/internal/rest"
 	"weft/resource"
@@ -54,13 +56,32 @@ func tryRemovals(ctx context.Context, c *client.Client, manifests []manifest) ([
 func try(ctx context.Context, c *client.Client, request rest.DiffRequest, list string,
 	manifests []manifest) ([]rest.DryRunResource, error) {
 	var response rest.DryRunResponse
-	if err := c.Post(ctx, "/_dry-run", request, &response); err != nil {
+	err := c.Post(ctx, "/_dry-run", request, &response)
+	if resource.CodeOf(err) == resource.NotFound { // of the path: problems of resources are problems of the change
+		return nil, errEarlierRelease
+	}
+	if err != nil {
 		return nil, placed(err, list, manifests)
 	}
 	if len(response.Resources) != len(manifests) {
 		return nil, fmt.Errorf("the control plane checked %d of %d resources", len(response.Resources), len(manifests))
 	}
 	return response.Resources, nil
+}
+
+// errEarlierRelease is the error of a control plane that cannot check a change as a whole.
+var errEarlierRelease = errors.New("the control plane is of an earlier release, which cannot check a change as a " +
+	"whole; upgrade it")
+
+// warnOfEarlierRelease prints what writes to a control plane of an earlier release lack, for [errEarlierRelease], and
+// returns any other error.
+func warnOfEarlierRelease(command *cobra.Command, err error) error {
+	if err != errEarlierRelease {
+		return err
+	}
+	printWarnings(command, []string{"the control plane is of an earlier release, which checks each resource when it " +
+		"is written: where one is rejected, those before it stay written"})
+	return nil
 }
 
 // itemField matches the field of a problem of a change: the list, the index in it, and the field of the item.

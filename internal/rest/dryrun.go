@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"weft/internal/access"
@@ -18,8 +19,10 @@ import (
 const (
 	MaxDryRunBytes = 32 << 20
 	MaxDryRunItems = 10_000
-	// maxDryRuns is the number of dry runs that are computed concurrently. Further requests wait.
+	// maxDryRuns is the number of dry runs that are computed concurrently, each of another user. Further requests wait.
 	maxDryRuns = 2
+	// dryRunsAWrite is the number of checked resources that count as one write of a user.
+	dryRunsAWrite = 10
 	// maxDryRunTime is less than the time within which a response must be written.
 	maxDryRunTime = 50 * time.Second
 )
@@ -43,11 +46,16 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	if err := a.permitAnyWrite(r); err != nil {
 		return err
 	}
-	if err := a.Guard.awaitTurn(w, r); err != nil {
+	if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxDryRunTime)
 	defer cancel()
+	release, err := a.dryRunners.acquire(ctx, access.UserOf(ctx).Name)
+	if err != nil {
+		return dryRunTimeout(ctx, err)
+	}
+	defer release()
 	select { // before the body is read, which bounds the memory of the bodies
 	case a.dryRuns <- struct{}{}:
 		defer func() { <-a.dryRuns }()
@@ -62,6 +70,9 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	if n := len(request.Apply) + len(request.Delete); n > MaxDryRunItems || n == 0 {
 		return resource.Errorf(resource.Invalid, "the request has %d resources, want 1 to %d: send more in parts", n,
 			MaxDryRunItems)
+	}
+	if err := a.Guard.awaitTurn(w, r, (len(request.Apply)+len(request.Delete))/dryRunsAWrite); err != nil {
+		return err
 	}
 	trial := a.Writer.Trial()
 	response := DryRunResponse{Resources: []DryRunResource{}}
@@ -84,6 +95,40 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 		return dryRunTimeout(ctx, err)
 	}
 	return writeJSON(w, http.StatusOK, response)
+}
+
+// userTurns lets each user do one thing at a time, so that the requests of one user never take the turns of all.
+type userTurns struct {
+	mu   sync.Mutex
+	busy map[string]chan struct{} // by user; closed when the user is done
+}
+
+// acquire waits for the turn of a user. The caller releases it.
+func (t *userTurns) acquire(ctx context.Context, user string) (release func(), err error) {
+	for {
+		t.mu.Lock()
+		other, isBusy := t.busy[user]
+		if !isBusy {
+			done := make(chan struct{})
+			if t.busy == nil {
+				t.busy = map[string]chan struct{}{}
+			}
+			t.busy[user] = done
+			t.mu.Unlock()
+			return func() {
+				t.mu.Lock()
+				defer t.mu.Unlock()
+				delete(t.busy, user)
+				close(done)
+			}, nil
+		}
+		t.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // dryRunTimeout returns err, or an error that says what to do where the time of the dry run is over.

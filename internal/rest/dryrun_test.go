@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"weft/internal/access"
+	"weft/internal/testwait"
 )
 
 // TestDryRunOfAChange: each write and deletion of a change is checked as if those before it were stored, and nothing is
@@ -94,6 +96,38 @@ func TestCallersOfADryRun(t *testing.T) {
 		if got.Code != test.want || test.want != 200 && strings.Contains(got.Body.String(), "c3dvcmRmaXNo") {
 			t.Errorf("%s, %.40s: %d %s", test.role, test.body, got.Code, got.Body)
 		}
+	}
+}
+
+// TestDryRunsOfOneUser: a user who has a dry run waits for its end, and another user does not.
+func TestDryRunsOfOneUser(t *testing.T) {
+	var turns userTurns
+	release, err := turns.acquire(t.Context(), "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := turns.acquire(ctx, "ann"); err == nil {
+		t.Error("ann has two turns at once")
+	}
+	other, err := turns.acquire(ctx, "bob")
+	if err != nil {
+		t.Fatal("bob waits for ann: ", err)
+	}
+	other()
+	waits := make(chan func())
+	go func() {
+		next, err := turns.acquire(t.Context(), "ann")
+		if err != nil {
+			t.Error(err)
+		}
+		waits <- next
+	}()
+	release()
+	testwait.Receive(t, "the next turn of ann", waits)()
+	if len(turns.busy) != 0 {
+		t.Errorf("%d users are kept", len(turns.busy))
 	}
 }
 

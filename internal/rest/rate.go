@@ -40,14 +40,14 @@ func (w *writeRates) of(user string) *wait.Rate {
 	return w.users[user]
 }
 
-// awaitTurn returns when the sender of a request may write, or an error where its writes are too many. An operator does
-// not wait: the action is for what concerns everybody.
-func (g *Guard) awaitTurn(w http.ResponseWriter, r *http.Request) error {
+// awaitTurn returns when the sender of a request may write, or an error where its writes are too many. The request
+// counts as a number of writes. An operator does not wait: the action is for what concerns everybody.
+func (g *Guard) awaitTurn(w http.ResponseWriter, r *http.Request, writes int) error {
 	user := access.UserOf(r.Context())
 	if g.Rules.Check(user, access.OperatorResources, requested(r)) == nil {
 		return nil
 	}
-	after, ok := g.writes.of(user.Name).Charge(1, g.Now(), longestTurn)
+	after, ok := g.writes.of(user.Name).Charge(writes, g.Now(), longestTurn)
 	if !ok {
 		seconds := int(math.Ceil(after.Seconds()))
 		w.Header().Set("Retry-After", strconv.Itoa(seconds)) // RFC 9110, section 10.2.3

@@ -24,7 +24,7 @@ func TestWritesOfAUserWait(t *testing.T) {
 			began := time.Now()
 			r := httptest.NewRequest("PUT", "/meshes/m/meshtimeouts/t", nil)
 			ctx = access.WithUser(ctx, access.NewUser(user, nil, access.ByUserToken))
-			return time.Since(began), guard.awaitTurn(httptest.NewRecorder(), r.WithContext(ctx))
+			return time.Since(began), guard.awaitTurn(httptest.NewRecorder(), r.WithContext(ctx), 1)
 		}
 		began := time.Now()
 		for i := range writesAtOnce + 2*writesASecond {

@@ -38,7 +38,7 @@ func readBody(w http.ResponseWriter, r *http.Request, most int) ([]byte, error) 
 // put writes a resource in either form. The status is 201 for a new resource, else 200.
 func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := a.Guard.awaitTurn(w, r); err != nil {
+		if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 			return err
 		}
 		change, err := changeOf(r)
@@ -118,7 +118,7 @@ func writePreview(w http.ResponseWriter, d resource.Descriptor, result admission
 // delete deletes a resource.
 func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if err := a.Guard.awaitTurn(w, r); err != nil {
+		if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 			return err
 		}
 		change, err := changeOf(r)
