@@ -28,7 +28,8 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 80, tar
 // newRouter returns a machine that forwards packets, outside the mesh.
 func newRouter(t *testing.T) *machine {
 	t.Helper()
-	router := newRouter(t)
+	router := newMachine(t)
+	router.forwardPackets()
 	return router
 }
 
