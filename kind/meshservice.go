@@ -13,7 +13,7 @@ import (
 )
 
 // MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. The control plane
-// generates one for each value of the tag kuma.io/service, unless a user wrote it.
+// generates one for each value of the tag kuma.io/service, unless a user wrote it, once a proxy with it runs.
 type MeshService struct {
 	// State is Available while any of its servers can be reached.
 	State string `json:"state,omitempty" schema:"readonly enum=Available|Unavailable"`

@@ -357,6 +357,16 @@ type checker struct {
 	boundsOnly bool
 }
 
+// bytesType is the type of a value that is base64 in a document.
+var bytesType = reflect.TypeFor[[]byte]()
+
+func nameOfShape(isList bool) string {
+	if isList {
+		return "a list"
+	}
+	return "a mapping"
+}
+
 var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 
 // check checks one value. shown is the path for the user. path is the path without list positions, by which
@@ -377,6 +387,8 @@ func (c *checker) check(v any, t reflect.Type, b Bound, shown, path string) {
 	case v == nil:
 	case reflect.PointerTo(t).Implements(unmarshaler):
 		c.scalar(v, t, shown)
+	case (isList || isMapping) && t == bytesType: // which encoding/json would read from a list of numbers too
+		c.problems.Add(strings.TrimSuffix(shown, "."), "is %s, want text in base64", nameOfShape(isList))
 	case isList && t.Kind() == reflect.Slice:
 		for i, item := range list {
 			c.check(item, t.Elem(), b.inner(), fmt.Sprintf("%s[%d].", strings.TrimSuffix(shown, "."), i), path)

@@ -82,6 +82,23 @@ func (t *translation) ofMesh(o *object) {
 	for i, backend := range list(mapping(spec["mtls"])["backends"]) {
 		o.backend(fmt.Sprintf("mtls.backends[%d]", i), mapping(backend))
 	}
+	if secret := t.secretOfBackend(o.name); spec["mtls"] == nil && secret != "" {
+		o.omit("mtls", fmt.Sprintf("the export has the Secret %s of a backend, and its Mesh has no mtls: a kumactl of "+
+			"the 3.0 preview leaves that field out, and the kuma.io/service of inbounds", secret),
+			"export with a kumactl of 2.13 or 2.14; without mtls the mesh is plaintext, and its permissions decide "+
+				"nothing")
+	}
+}
+
+// secretOfBackend returns a Secret of the CA of a builtin backend of a mesh; empty: the export has none.
+func (t *translation) secretOfBackend(mesh string) string {
+	certificate, _ := pki.BuiltinSecrets(mesh, "")
+	for _, o := range t.objects {
+		if o.kind == kind.Secrets.Name && o.mesh == mesh && strings.HasPrefix(o.name, certificate) {
+			return o.name
+		}
+	}
+	return ""
 }
 
 // exempt lets members of services without a voucher stay in a translated Mesh for a while.
@@ -115,6 +132,16 @@ func (t *translation) constraints(o *object, spec map[string]any) {
 		if reason := t.impossiblePair(mapping(mapping(item)["tags"])); reason != "" {
 			o.omit(fmt.Sprintf("constraints.dataplaneProxy.requirements[%d]", i), "it requires "+reason+", so that it "+
 				"admits no proxy", "require other tags")
+		}
+	}
+	for _, field := range []string{"requirements", "restrictions"} {
+		for i, item := range list(rules[field]) {
+			at, tags := fmt.Sprintf("constraints.dataplaneProxy.%s[%d].tags", field, i), mapping(mapping(item)["tags"])
+			if reason := t.protocolProblem(o, text(tags[kind.ProtocolTag])); reason != "" {
+				o.omit("", at+" "+reason, protocolAdvice)
+				return
+			}
+			o.protocol(at, tags, kind.ProtocolTag)
 		}
 	}
 	switch {
@@ -260,13 +287,10 @@ var servedProtocols = []string{"tcp", "tls", "http", "http2", "grpc", "kafka"}
 // protocol writes a protocol as weft does: in lower case, and tcp for one that Kuma treats so.
 func (o *object) protocol(at string, fields map[string]any, field string) {
 	is := text(fields[field])
-	protocol := strings.ToLower(is)
-	switch {
-	case is == "" || slices.Contains(servedProtocols, is):
+	if is == "" || slices.Contains(servedProtocols, is) {
 		return
-	case !slices.Contains(servedProtocols, protocol):
-		protocol = "tcp"
 	}
+	protocol := servedAs(is)
 	fields[field] = protocol
 	o.note(Adapted, at+"."+field, fmt.Sprintf("is %q, and %q is what Kuma takes it for", is, protocol), "")
 }

@@ -108,6 +108,7 @@ func Translate(documents []Document, options Options) (Result, error) {
 	if err := errors.Join(faults...); err != nil {
 		return Result{}, err
 	}
+	t.readProtocols()
 	t.older()
 	t.closed()
 	t.zones()
@@ -138,6 +139,7 @@ type translation struct {
 	meshes         map[string]*object // by name
 	seen           map[resource.Key]*object
 	byMesh         map[string][]workload // what [translation.workloads] has read
+	protocols      map[string]protocols  // of the Dataplanes, by mesh
 }
 
 // object is one object of the export.

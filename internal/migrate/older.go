@@ -41,6 +41,14 @@ func (t *translation) older() {
 			o.omit("", lacks(o)+", and "+reason, kind.InsteadOf(o.kind))
 			continue
 		}
+		if o.kind == "ExternalService" && t.servesItself(o.mesh, o.service) {
+			o.omit("", fmt.Sprintf("Dataplanes of the mesh have its service %s too, and Kuma sends requests to both; "+
+				"a destination of weft is in the mesh or outside", o.service),
+				"write a MeshExternalService with a name of its own, and split the requests with a MeshHTTPRoute or a "+
+					"MeshTCPRoute")
+			o.service = ""
+			continue
+		}
 		o.written = map[string]any{"type": to, "mesh": o.mesh, "name": o.name, "spec": spec}
 		if kind.ByName(to).Describe().Scope == resource.Global {
 			delete(o.written, "mesh")

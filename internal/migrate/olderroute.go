@@ -52,6 +52,13 @@ func (t *translation) trafficRoute(o *object) (map[string]any, string) {
 		}
 		backends, made = append(backends, backend), append(made, services...)
 	}
+	for _, service := range services {
+		ofPod := t.kubernetes && kind.TagOfPods.MatchString(service)
+		if !ofPod && !t.servesItself(o.mesh, service) {
+			return nil, fmt.Sprintf("no Dataplane of the export has its service %s, so weft has no service that its "+
+				"clients could call", service)
+		}
+	}
 	for _, service := range made {
 		if !slices.ContainsFunc(t.objects, func(other *object) bool {
 			return other.kind == service.kind && other.mesh == service.mesh && other.name == service.name

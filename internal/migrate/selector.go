@@ -56,12 +56,19 @@ func (t *translation) selectors(o *object) {
 		return // membership and permissions have rules of their own
 	}
 	t.destinations(o)
+	if reason := t.targetOfExternal(o); reason != "" {
+		o.omit("", reason, "write the policy about the servers behind it, or limit its clients")
+		return
+	}
 	var faults []fault
 	zones := map[string]bool{}
 	walk(o.spec(), o.specField(), func(at string, fields map[string]any) {
 		own := at == "labels" || o.kind == kind.Dataplanes.Name && strings.HasPrefix(at, "networking.inbound")
 		if own || !slices.Contains(selectorFields, at[strings.LastIndexByte(at, '.')+1:]) {
 			return
+		}
+		if reason := t.protocolProblem(o, text(fields[kind.ProtocolTag])); reason != "" {
+			faults = append(faults, fault{at, reason, protocolAdvice})
 		}
 		o.protocol(at, fields, kind.ProtocolTag)
 		if fields[kind.ProxyTypeLabel] == "sidecar" {

@@ -259,9 +259,19 @@ func (t *translation) byLabels(o *object, read *target) {
 		read.problem, read.advice = "spec.targetRef.tags selects "+reason, t.selectorAdvice()
 		return
 	}
+	protocol := text(read.tags[kind.ProtocolTag])
+	if reason := t.protocolProblem(o, protocol); reason != "" {
+		read.problem, read.advice = "spec.targetRef.tags "+reason, protocolAdvice
+		return
+	}
 	read.ref = maps.Clone(mapping(o.spec()["targetRef"]))
 	delete(read.ref, "proxyTypes")
 	read.changed = mapping(o.spec()["targetRef"])["proxyTypes"] != nil
+	if protocol != "" && protocol != "*" && protocol != servedAs(protocol) {
+		tags := maps.Clone(mapping(read.ref["tags"]))
+		tags[kind.ProtocolTag] = servedAs(protocol)
+		read.ref["tags"], read.changed = tags, true
+	}
 	o.note(Adapted, "spec.targetRef", fmt.Sprintf("selects inbounds by the tags %s, a form that is deprecated",
 		pairs(read.tags)), "give these Dataplanes a label of their own, and write a targetRef {kind: Dataplane, "+
 		"labels: ...}")

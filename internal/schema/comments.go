@@ -573,7 +573,7 @@ var comments = map[string]string{
 	"MeshRouting.DefaultForbidMeshExternalServiceAccess": "DefaultForbidMeshExternalServiceAccess is whether an external service that no MeshTrafficPermission reaches is denied to all; by default it is open to the mesh.",
 	"MeshRouting.LocalityAwareLoadBalancing":             "LocalityAwareLoadBalancing is accepted and has no effect: servers of the client's zone always come first.",
 	"MeshRouting.ZoneEgress":                             "ZoneEgress is true to send cross-zone traffic through the zone's egresses.",
-	"MeshService":                                        "MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. The control plane generates one for each value of the tag kuma.io/service, unless a user wrote it.",
+	"MeshService":                                        "MeshService is a destination in the mesh: the Dataplanes that its selector matches, at its ports. The control plane generates one for each value of the tag kuma.io/service, unless a user wrote it, once a proxy with it runs.",
 	"MeshService.Identities":                             "Identities are the SPIFFE IDs that its servers present.",
 	"MeshService.Ports":                                  "Ports are the ports that clients dial.",
 	"MeshService.Selector":                               "Selector is the selector of its Dataplanes.",
