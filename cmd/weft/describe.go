@@ -23,29 +23,32 @@ import (
 )
 
 func newDescribeCommand(r *remote) *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use:   "describe KIND NAME",
 		Short: "Show one resource with its status and problems",
 		Example: `  weft describe meshservice web
-  weft describe dataplane web-1 --mesh shop`,
+  weft describe dataplane web-1 --mesh shop
+  weft describe dataplane web-1 --zone east`,
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: r.completeKindAndName,
-		RunE: func(command *cobra.Command, args []string) error {
-			d, err := kindOf(args[0])
-			if err != nil {
-				return err
-			}
-			if args[1] == "" {
-				return errNoName
-			}
-			c, err := r.client(command.Context())
-			if err != nil {
-				return err
-			}
-			key := resource.Key{Kind: d.Describe().Name, Mesh: r.meshOf(d), Name: args[1]}
-			return (&description{command, c, d, key, command.OutOrStdout()}).print()
-		},
 	}
+	zone := r.zoneFlag(command)
+	command.RunE = func(command *cobra.Command, args []string) error {
+		d, err := kindOf(args[0])
+		if err != nil {
+			return err
+		}
+		if args[1] == "" {
+			return errNoName
+		}
+		c, err := r.client(command.Context())
+		if err != nil {
+			return err
+		}
+		key := resource.Key{Kind: d.Describe().Name, Mesh: r.meshOf(d), Name: args[1]}
+		return (&description{command, c, d, key, *zone, command.OutOrStdout()}).print()
+	}
+	return command
 }
 
 // description is the description of one resource.
@@ -53,14 +56,15 @@ type description struct {
 	*cobra.Command
 	api  *client.Client
 	kind resource.Descriptor
-	key  resource.Key
+	key  resource.Key // with the name of the resource here once it is read
+	zone string       // of the resource; empty: any
 	out  io.Writer
 }
 
 func (d *description) path() string { return client.Path(d.kind, d.key.Mesh, d.key.Name) }
 
 func (d *description) get(path string, into any) error {
-	return d.api.Get(d.Context(), path, nil, into)
+	return d.api.Get(d.Context(), path, zoneQuery(d.zone), into)
 }
 
 // print writes the resource, the data of its kind, and the findings about it.
@@ -89,6 +93,7 @@ func (d *description) resource() error {
 		return err
 	}
 	var head struct {
+		Name     string                     `json:"name"`
 		Labels   map[string]string          `json:"labels"`
 		Created  time.Time                  `json:"creationTime"`
 		Modified time.Time                  `json:"modificationTime"`
@@ -97,6 +102,7 @@ func (d *description) resource() error {
 	if err := json.Unmarshal(document, &head); err != nil {
 		return err
 	}
+	d.key.Name, d.zone = head.Name, ""
 	fmt.Fprintf(d.out, "%s\n\n", d.key)
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(head.Labels)) {

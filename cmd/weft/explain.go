@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
 
 	"github.com/spf13/cobra"
@@ -30,7 +31,7 @@ The explanation is read from the configuration that is sent to the proxies.`,
   weft explain --from web --to 127.0.0.1:10001 -o json`,
 		Args: cobra.NoArgs,
 	}
-	o := outputFlag(command, asText, asJSON, asYAML)
+	o, zone := outputFlag(command, asText, asJSON, asYAML), r.zoneFlag(command)
 	command.Flags().StringVar(&from, "from", "", "the Dataplane whose application sends the request")
 	command.Flags().StringVar(&to, "to", "", "the destination: a service of any kind, a virtual IP or an address")
 	command.Flags().StringVar(&path, "path", "/", "path of the request with its query, for HTTP")
@@ -43,7 +44,8 @@ The explanation is read from the configuration that is sent to the proxies.`,
 	_ = command.MarkFlagRequired("from") // both exist
 	_ = command.MarkFlagRequired("to")
 	command.RunE = func(command *cobra.Command, _ []string) error {
-		query := url.Values{"to": {to}, "path": {path}, "method": {method}, "header": headers, "sni": {sni}}
+		query := zoneQuery(*zone)
+		maps.Copy(query, url.Values{"to": {to}, "path": {path}, "method": {method}, "header": headers, "sni": {sni}})
 		path := client.Path(kind.Dataplanes, r.mesh, from) + "/_explain"
 		return show(r, command, path, query, o.form, func(w io.Writer, explanation *envoysim.Explanation) error {
 			_, err := fmt.Fprint(w, explanation.Text())

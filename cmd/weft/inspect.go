@@ -38,7 +38,7 @@ func newInspectDataplanesCommand(r *remote) *cobra.Command {
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
 inbounds but none of them serves (its application does not respond, or its Envoy is not ready), offline where it
 is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed its whole configuration, else the age
-of the oldest pending ACK; "-" where it is not connected to the control plane that responds.`,
+of the oldest pending ACK; "-" where it is not connected to the replica that responds, of its zone.`,
 		Example: `  weft inspect dataplanes
   weft inspect dataplanes --mesh shop -o json`,
 		Args: cobra.NoArgs,
@@ -59,6 +59,10 @@ of the oldest pending ACK; "-" where it is not connected to the control plane th
 		var syncs rest.Syncs
 		if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_sync", nil, &syncs); err != nil {
 			return err
+		}
+		for _, zone := range syncs.UnknownZones {
+			fmt.Fprintf(command.ErrOrStderr(), "Warning: CONFIG is unknown for proxies of the zone %s: %s\n", zone.Zone,
+				zone.Reason)
 		}
 		return printOverviews(command.OutOrStdout(), items, syncs.Dataplanes)
 	}

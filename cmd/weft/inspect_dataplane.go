@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,11 +54,12 @@ configuration, or a page of its Envoy. "weft describe dataplane NAME" prints a s
   weft inspect dataplane web-1 --config -o json
   weft inspect dataplane web-1 --policies
   weft inspect dataplane web-1 --facts
-  weft inspect dataplane web-1 --stats`,
+  weft inspect dataplane web-1 --stats
+  weft inspect dataplane web-1 --zone east --sync`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: r.completeName(kind.Dataplanes),
 	}
-	o := outputFlag(command, asYAML, asJSON, asTable)
+	o, zone := outputFlag(command, asYAML, asJSON, asTable), r.zoneFlag(command)
 	chosen := make([]bool, len(proxyViews))
 	var flags []string
 	for i, q := range proxyViews {
@@ -85,17 +85,17 @@ configuration, or a page of its Envoy. "weft describe dataplane NAME" prints a s
 		if !view.facts && form == asTable {
 			return errors.New("-o table is for --facts; use yaml or json")
 		}
-		return r.inspect(command, args[0], view, form)
+		return r.inspect(command, args[0], *zone, view, form)
 	}
 	return command
 }
 
-func (r *remote) inspect(command *cobra.Command, name string, view proxyView, form string) error {
+func (r *remote) inspect(command *cobra.Command, name, zone string, view proxyView, form string) error {
 	c, err := r.client(command.Context())
 	if err != nil {
 		return err
 	}
-	query := url.Values{}
+	query := zoneQuery(zone)
 	if view.text && form != asText {
 		query.Set("format", "json")
 	}

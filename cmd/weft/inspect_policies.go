@@ -40,7 +40,7 @@ the proxy is without follows, with the reason: its Envoy rejects it, or it costs
 	if err := command.MarkFlagRequired("for"); err != nil {
 		panic(err)
 	}
-	o := outputFlag(command, asTable, asJSON, asYAML)
+	o, zone := outputFlag(command, asTable, asJSON, asYAML), r.zoneFlag(command)
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		c, err := r.client(command.Context())
 		if err != nil {
@@ -48,7 +48,7 @@ the proxy is without follows, with the reason: its Envoy rejects it, or it costs
 		}
 		applied := effectivePolicies{ZoneProxy: []policiesAt{}}
 		path := client.Path(kind.Dataplanes, r.mesh, proxy) + "/_inspect"
-		if err := c.Get(command.Context(), path, nil, &applied); err != nil {
+		if err := c.Get(command.Context(), path, zoneQuery(*zone), &applied); err != nil {
 			return err
 		}
 		applied.narrow(to)

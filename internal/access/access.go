@@ -33,6 +33,7 @@ const (
 	ByCertificate    Proof = "certificate"    // a TLS client certificate
 	ByDataplaneToken Proof = "dataplaneToken" // a proxy's agent
 	ByZoneToken      Proof = "zoneToken"      // the agent of a ZoneIngress
+	ByGlobal         Proof = "global"         // the global control plane, which authenticated the caller
 )
 
 // User is a caller.
@@ -42,6 +43,9 @@ type User struct {
 	Proof  Proof    `json:"proof"`
 	// TokenID is the id of the token that is the proof, by which it can be revoked.
 	TokenID string `json:"tokenId,omitempty"`
+
+	// permitted is the only action of a caller that global authenticated.
+	permitted Action
 }
 
 // NewUser returns an authenticated user, with the groups of its credential.
@@ -50,6 +54,12 @@ func NewUser(name string, groups []string, by Proof) User {
 		groups = append(slices.Clone(groups), AuthenticatedGroup)
 	}
 	return User{Name: name, Groups: groups, Proof: by}
+}
+
+// NewPermitted returns a user that global authenticated and permitted one action. The rules of this control plane permit
+// it nothing.
+func NewPermitted(name string, groups []string, action Action) User {
+	return User{Name: name, Groups: groups, Proof: ByGlobal, permitted: action}
 }
 
 // Anonymous returns a caller without a credential.
@@ -81,6 +91,13 @@ type Rules map[Action]Rule
 // Check returns nil if a user may do something to an object, a path or a name. Otherwise the error names both and the
 // setting that decides: Unauthorized for an unauthenticated caller, else Forbidden.
 func (r Rules) Check(u User, action Action, object string) error {
+	if u.Proof == ByGlobal {
+		if action == u.permitted {
+			return nil
+		}
+		return resource.Errorf(resource.Forbidden, "global permitted %s the action %.100q, and %s is the action %s", u,
+			u.permitted, object, action)
+	}
 	if action == Open || u.Known() && action == Known || r[action].allows(u) {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (a *api) sentTo(r *http.Request, shadow bool) ([]*xds.Resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	dataplane, err := m.dataplane(keyOf(kind.Dataplanes, r))
+	dataplane, err := m.named(keyOf(kind.Dataplanes, r), r.URL.Query().Get(zoneParameter))
 	if err != nil {
 		return nil, err
 	}
@@ -105,7 +105,7 @@ func (a *api) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dataplane, err := m.dataplane(keyOf(kind.Dataplanes, r))
+	dataplane, err := m.named(keyOf(kind.Dataplanes, r), r.URL.Query().Get(zoneParameter))
 	if err != nil {
 		return err
 	}
@@ -173,30 +173,6 @@ func explainedRequest(values url.Values) (request envoysim.Request, problems []r
 		}
 	}
 	return request, problems
-}
-
-// dataplane returns a Dataplane by its name here, or by its name in its zone where only one zone has the name.
-func (m *snapshot) dataplane(key resource.Key) (resource.Any, error) {
-	o, err := m.need(key)
-	if err == nil || m.State.Tables.Zone != "" {
-		return o, err
-	}
-	var found []resource.Any
-	var zones []string
-	for dp := range m.State.Tables.Dataplanes.RowsAfter(m.Snapshot, state.MeshKey(key.Mesh), "") {
-		if atOwner(&dp.Meta).Name == key.Name {
-			found, zones = append(found, dp),
-				append(zones, fmt.Sprintf("%s (of the zone %s)", dp.Name, m.State.Tables.ZoneOf(&dp.Meta)))
-		}
-	}
-	switch len(found) {
-	case 0:
-		return nil, err
-	case 1:
-		return found[0], nil
-	}
-	return nil, resource.Errorf(resource.Conflict, "several zones have a %s, specify one: %s", key,
-		strings.Join(zones, ", "))
 }
 
 // explainIn queries the zone of the proxy, with the proxy's name there.

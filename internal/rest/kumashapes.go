@@ -22,21 +22,11 @@ import (
 	"weft/resource"
 )
 
-// inspectRoutes returns the inspections with the paths and shapes of Kuma's API. weft's own are `_inspect` and
-// `_snapshot` of a Dataplane, and `/_settings`.
+// inspectRoutes returns the inspections with the paths and shapes of Kuma's API that any control plane computes from
+// what it has stored; those of proxies are [api.ownedRoutes].
 func (a *api) inspectRoutes() []route {
-	const dataplane = "GET /meshes/{mesh}/dataplanes/{name}/"
 	routes := []route{
-		{dataplane + "policies", access.Read, a.matchedPolicies},
-		{dataplane + "_policies", access.Read, a.effectivePolicies},
-		{dataplane + "_rules", access.Read, a.effectiveRules},
-		{dataplane + "_inbounds/{kri}/_policies", access.Read, a.inboundPolicies},
-		{dataplane + "_outbounds/{kri}/_policies", access.Read, a.outboundPolicies},
-		{dataplane + "_outbounds/{kri}/_routes", access.Read, a.outboundRoutes},
-		{dataplane + "_outbounds/{kri}/_routes/{route}/_policies", access.Read, a.routePolicies},
-		{dataplane + "rules", access.Read, a.olderRules},
-		{dataplane + "_layout", access.Read, a.layout},
-		{dataplane + "_config", access.ViewConfigDump, a.kumaConfig},
+		{"GET /meshes/{mesh}/dataplanes/{name}/_config", access.ViewConfigDump, a.kumaConfig},
 		{"GET /config", access.ControlPlaneMetadata, a.config},
 	}
 	for _, d := range kind.Policies() {
@@ -50,10 +40,7 @@ func (a *api) inspectRoutes() []route {
 		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read,
 			a.hostnames(d)})
 	}
-	const service = "GET /meshes/{mesh}/meshservices/{name}/"
-	return append(routes,
-		route{service + "_dataplanes", access.Read, a.serviceDataplanes},
-		route{service + "_resources/dataplanes", access.Read, a.serviceDataplanes})
+	return routes
 }
 
 // wholePage is a list on one page.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
@@ -42,14 +43,11 @@ var livePages = []livePage{
 	{"server-info", wire.Page_PAGE_SERVER_INFO, false, access.ViewConfigDump},
 }
 
-func (a *api) liveRoutes() []route {
-	const proxy = "GET /meshes/{mesh}/dataplanes/{name}/"
-	routes := []route{
-		{proxy + "_sync", access.Read, a.sync},
-		{"GET /meshes/{mesh}/dataplanes/_sync", access.Read, a.syncs},
-	}
+// livePageRoutes returns the routes of Envoy's pages. Their path is that of the proxy's resource and the name of the page.
+func (a *api) livePageRoutes() []route {
+	var routes []route
 	for _, p := range livePages {
-		routes = append(routes, route{proxy + p.name, p.who, a.live(p, a.proxyOf)})
+		routes = append(routes, route{"GET /meshes/{mesh}/dataplanes/{name}/" + p.name, p.who, a.live(p, a.proxyOf)})
 		for d, proxyOf := range map[resource.Descriptor]func(string) state.ProxyKey{
 			kind.ZoneIngresses: state.ZoneIngressProxy, kind.ZoneEgresses: state.ZoneEgressProxy,
 		} {
@@ -117,17 +115,53 @@ func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, a.Connections.Live(key))
 }
 
-// Syncs are the states of the configuration of a mesh's proxies, by name, for those that are connected to this replica.
+// Syncs are the states of the configuration of a mesh's proxies, by name, for those that are connected: to this replica
+// and, on global, to those of the zones that respond.
 type Syncs struct {
 	Dataplanes map[string]dpserver.Live `json:"dataplanes"`
+	// UnknownZones are the zones whose proxies are missing.
+	UnknownZones []UnknownZone `json:"unknownZones,omitempty"`
 }
 
+const syncsPath = "GET /meshes/{mesh}/dataplanes/_sync"
+
 func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
-	syncs := Syncs{map[string]dpserver.Live{}}
+	syncs := Syncs{Dataplanes: map[string]dpserver.Live{}}
 	for _, key := range a.Connections.ConnectedProxies(r.PathValue("mesh")) {
 		syncs.Dataplanes[key.Name] = a.Connections.Live(key)
 	}
+	if a.Zone == "" {
+		if err := a.addZones(&syncs, r); err != nil {
+			return err
+		}
+	}
 	return writeJSON(w, http.StatusOK, syncs)
+}
+
+// addZones adds the proxies of every zone, by their names on global. A zone speaks for its own proxies.
+func (a *api) addZones(syncs *Syncs, r *http.Request) error {
+	m, err := a.read(r.Context(), kind.Dataplanes, kind.Zones)
+	if err != nil {
+		return err
+	}
+	type owned struct{ zone, name string }
+	names := map[owned]string{}
+	for dp := range m.State.Tables.Dataplanes.RowsAfter(m.Snapshot, state.MeshKey(r.PathValue("mesh")), "") {
+		names[owned{m.State.Tables.ZoneOf(&dp.Meta), atOwner(&dp.Meta).Name}] = dp.Name
+	}
+	syncs.UnknownZones = a.readZones(r, m, access.Read, func(zone string, body []byte) error {
+		var of Syncs
+		if err := json.Unmarshal(body, &of); err != nil {
+			return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
+		}
+		for name, live := range of.Dataplanes {
+			if here, ok := names[owned{zone, name}]; ok {
+				syncs.Dataplanes[here] = live
+			}
+		}
+		return nil
+	})
+	return nil
 }
 
 // proxyOf returns the proxy in the path. Its Dataplane exists.

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -94,8 +95,9 @@ func (z asZone) NewStream(ctx context.Context, d *grpc.StreamDesc, method string
 	return z.ClientConn.NewStream(metadata.AppendToOutgoingContext(ctx, "zone", z.name), d, method, o...)
 }
 
-// join connects a zone with a client of a number of services until the test ends, and returns when it can be queried.
-func (g *globalReplica) join(t *testing.T, name string, services int) {
+// join connects a zone with a client of a number of services until the test ends, and returns the API of the zone when it
+// can be queried.
+func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 	t.Helper()
 	var inspector *push.Inspector
 	reads, stop, err := viewtest.New(memory.New(memory.Options{}), name,
@@ -134,9 +136,14 @@ func (g *globalReplica) join(t *testing.T, name string, services int) {
 	zone := zonequery.NewZone(name, inspector, NewZoneDiffs(writer, inspector))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}) }()
+	api := &world{store: reads.Store(), view: reads, writer: writer, log: &bytes.Buffer{}}
+	config := api.config()
+	config.Zone, config.Inspector, config.Connections = name, inspector, pages{}
+	api.handler = New(config)
+	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}, NewZoneReads(config)) }()
 	t.Cleanup(func() { cancel(); <-done })
 	g.awaits(t, name)
+	return api
 }
 
 // awaits returns when a zone can be queried.
@@ -164,7 +171,8 @@ func (g *globalReplica) hostile(t *testing.T, zone string, response *wire.ZoneRe
 			if err != nil {
 				return
 			}
-			again := &wire.ZoneResponse{Id: q.Id, Document: response.Document, Problem: response.Problem}
+			again := &wire.ZoneResponse{Id: q.Id, Document: response.Document, Problem: response.Problem,
+				Status: response.Status, ContentType: response.ContentType}
 			if stream.Send(again) != nil {
 				return
 			}

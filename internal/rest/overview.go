@@ -115,7 +115,7 @@ func (a *api) joined(d resource.Descriptor, show func(*snapshot, resource.Any) (
 		if err != nil {
 			return err
 		}
-		o, err := m.need(keyOf(d, r))
+		o, err := m.requested(r, d)
 		if err != nil {
 			return err
 		}

@@ -136,7 +136,7 @@ func (a *api) get(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
-		o, err := m.need(keyOf(d, r))
+		o, err := m.requested(r, d)
 		if err != nil {
 			return err
 		}

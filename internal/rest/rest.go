@@ -27,6 +27,7 @@ import (
 	"weft/internal/token"
 	"weft/internal/view"
 	"weft/internal/xds"
+	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
 )
@@ -64,6 +65,8 @@ type RemoteZones interface {
 	Config(ctx context.Context, zone string, key state.ProxyKey, shadow bool) ([]*xds.Resource, error)
 	// Backends returns the backends of a service of another zone, by its name there.
 	Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error)
+	// Read returns the response of the API of another zone to a GET request about an object of it.
+	Read(ctx context.Context, zone string, q zonequery.Read) (*zonequery.Result, error)
 	// Diff returns the difference that a change of global makes to the proxies of a zone. Its written form has a number
 	// of bytes at most.
 	Diff(ctx context.Context, zone string, change preview.Received, options preview.Options, most int) (*preview.Diff,
@@ -157,14 +160,15 @@ func (a *api) routes() []route {
 		{"GET /_kri/{kri}", access.Read, a.byKRI},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_snapshot", access.ViewConfigDump, a.snapshot},
 		{"GET /meshes/{mesh}/dataplanes/{name}/_explain", access.Read, a.explain},
-		{"GET /meshes/{mesh}/dataplanes/{name}/_inspect", access.Read, a.applied},
-		{"GET /meshes/{mesh}/meshservices/{name}/_backing", access.Read, a.backing},
 		{"GET /meshes/{mesh}/services/{name}/_inspect", access.Read, a.services},
+	}
+	for _, row := range a.ownedRoutes() {
+		routes = append(routes, a.atOwner(row))
 	}
 	routes = append(routes, a.inspectRoutes()...)
 	routes = append(routes, a.overviewRoutes()...)
 	routes = append(routes, a.insightRoutes()...)
-	routes = append(routes, a.liveRoutes()...)
+	routes = append(routes, route{syncsPath, access.Read, a.syncs})
 	routes = append(routes, a.schemaRoutes()...)
 	routes = append(routes, a.lackingRoutes()...)
 	for _, d := range kind.All() {

@@ -366,14 +366,7 @@ func (s *Server) createAdminToken(ctx context.Context) error {
 
 // serve runs what every control plane runs: its part among the replicas, its own writes, the API and the diagnostics.
 func (s *Server) serve(ctx context.Context) error {
-	look := s.checker()
-	api := s.metrics.API(rest.New(rest.Config{
-		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
-		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
-		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
-		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
-		Now: time.Now, Log: s.log,
-	}))
+	api := s.metrics.API(rest.New(s.apiConfig()))
 	s.goRun(ctx, s.outage.Run)
 	s.goRun(ctx, s.replica.Run)
 	s.goRun(ctx, s.hub.KeepTime)
@@ -389,6 +382,18 @@ func (s *Server) serve(ctx context.Context) error {
 		return serveHTTP(ctx, admin, administration(admin.Proves, api, health), s.denials)
 	})
 	return nil
+}
+
+// apiConfig returns the parts of the API.
+func (s *Server) apiConfig() rest.Config {
+	look := s.checker()
+	return rest.Config{
+		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
+		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
+		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
+		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
+		Now: time.Now, Log: s.log,
+	}
 }
 
 // logReady writes the line that scripts wait for.

@@ -110,8 +110,9 @@ func (s *Server) startJoined(ctx context.Context) error {
 	}
 	s.onClose(wait)
 	s.goLead(ctx, s.joined.sync.Run)
-	s.goLead(ctx, func(ctx context.Context) { s.queries.Follow(ctx, s.joined.conn) })
 	s.remote.global = linkOf(s.joined.sync, s.replica.Leads)
+	reads := rest.NewZoneReads(s.apiConfig())
+	s.goLead(ctx, func(ctx context.Context) { s.queries.Follow(ctx, s.joined.conn, reads) })
 	s.metrics.FollowLinks(zoneLinkMetrics(s.settings.ZoneName, s.remote.global))
 	return nil
 }

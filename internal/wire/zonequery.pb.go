@@ -34,6 +34,7 @@ type ZoneRequest struct {
 	//	*ZoneRequest_Backends_
 	//	*ZoneRequest_Diff_
 	//	*ZoneRequest_Config_
+	//	*ZoneRequest_Read_
 	Query         isZoneRequest_Query `protobuf_oneof:"query"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -135,6 +136,15 @@ func (x *ZoneRequest) GetConfig() *ZoneRequest_Config {
 	return nil
 }
 
+func (x *ZoneRequest) GetRead() *ZoneRequest_Read {
+	if x != nil {
+		if x, ok := x.Query.(*ZoneRequest_Read_); ok {
+			return x.Read
+		}
+	}
+	return nil
+}
+
 type isZoneRequest_Query interface {
 	isZoneRequest_Query()
 }
@@ -159,6 +169,10 @@ type ZoneRequest_Config_ struct {
 	Config *ZoneRequest_Config `protobuf:"bytes,7,opt,name=config,proto3,oneof"`
 }
 
+type ZoneRequest_Read_ struct {
+	Read *ZoneRequest_Read `protobuf:"bytes,8,opt,name=read,proto3,oneof"`
+}
+
 func (*ZoneRequest_Explain_) isZoneRequest_Query() {}
 
 func (*ZoneRequest_CrossZone_) isZoneRequest_Query() {}
@@ -169,6 +183,8 @@ func (*ZoneRequest_Diff_) isZoneRequest_Query() {}
 
 func (*ZoneRequest_Config_) isZoneRequest_Query() {}
 
+func (*ZoneRequest_Read_) isZoneRequest_Query() {}
+
 type ZoneResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Of the request.
@@ -176,7 +192,10 @@ type ZoneResponse struct {
 	// The response as the HTTP API writes it, in JSON.
 	Document []byte `protobuf:"bytes,2,opt,name=document,proto3" json:"document,omitempty"`
 	// Why there is none, in words for an operator; document is empty then.
-	Problem       string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	Problem string `protobuf:"bytes,3,opt,name=problem,proto3" json:"problem,omitempty"`
+	// The HTTP status and the media type of the document, of a Read.
+	Status        uint32 `protobuf:"varint,4,opt,name=status,proto3" json:"status,omitempty"`
+	ContentType   string `protobuf:"bytes,5,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -228,6 +247,20 @@ func (x *ZoneResponse) GetDocument() []byte {
 func (x *ZoneResponse) GetProblem() string {
 	if x != nil {
 		return x.Problem
+	}
+	return ""
+}
+
+func (x *ZoneResponse) GetStatus() uint32 {
+	if x != nil {
+		return x.Status
+	}
+	return 0
+}
+
+func (x *ZoneResponse) GetContentType() string {
+	if x != nil {
+		return x.ContentType
 	}
 	return ""
 }
@@ -629,6 +662,87 @@ func (x *ZoneRequest_Diff) GetMaxBytes() uint32 {
 	return 0
 }
 
+// Read: a GET request of the zone's own HTTP API about an object of the zone. The caller's authentication and the
+// permission of the action are global's. The response has no private key, whatever the caller may read.
+type ZoneRequest_Read struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// With the names that the zone has.
+	Path  string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
+	Query string `protobuf:"bytes,2,opt,name=query,proto3" json:"query,omitempty"`
+	// The action that global permitted the caller. It must be the one of the path.
+	Action string `protobuf:"bytes,3,opt,name=action,proto3" json:"action,omitempty"`
+	// The caller, for the zone's audit log.
+	User          string   `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	Groups        []string `protobuf:"bytes,5,rep,name=groups,proto3" json:"groups,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ZoneRequest_Read) Reset() {
+	*x = ZoneRequest_Read{}
+	mi := &file_zonequery_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ZoneRequest_Read) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ZoneRequest_Read) ProtoMessage() {}
+
+func (x *ZoneRequest_Read) ProtoReflect() protoreflect.Message {
+	mi := &file_zonequery_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ZoneRequest_Read.ProtoReflect.Descriptor instead.
+func (*ZoneRequest_Read) Descriptor() ([]byte, []int) {
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 5}
+}
+
+func (x *ZoneRequest_Read) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Read) GetQuery() string {
+	if x != nil {
+		return x.Query
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Read) GetAction() string {
+	if x != nil {
+		return x.Action
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Read) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *ZoneRequest_Read) GetGroups() []string {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // A resource of global, as it is stored there.
 type ZoneRequest_Resource struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -642,7 +756,7 @@ type ZoneRequest_Resource struct {
 
 func (x *ZoneRequest_Resource) Reset() {
 	*x = ZoneRequest_Resource{}
-	mi := &file_zonequery_proto_msgTypes[7]
+	mi := &file_zonequery_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +768,7 @@ func (x *ZoneRequest_Resource) String() string {
 func (*ZoneRequest_Resource) ProtoMessage() {}
 
 func (x *ZoneRequest_Resource) ProtoReflect() protoreflect.Message {
-	mi := &file_zonequery_proto_msgTypes[7]
+	mi := &file_zonequery_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +781,7 @@ func (x *ZoneRequest_Resource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneRequest_Resource.ProtoReflect.Descriptor instead.
 func (*ZoneRequest_Resource) Descriptor() ([]byte, []int) {
-	return file_zonequery_proto_rawDescGZIP(), []int{0, 5}
+	return file_zonequery_proto_rawDescGZIP(), []int{0, 6}
 }
 
 func (x *ZoneRequest_Resource) GetKind() string {
@@ -702,7 +816,7 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\x9f\v\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xd0\f\n" +
 	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
@@ -711,7 +825,8 @@ const file_zonequery_proto_rawDesc = "" +
 	"cross_zone\x18\x04 \x01(\v2(.weft.zonequery.v1.ZoneRequest.CrossZoneH\x00R\tcrossZone\x12E\n" +
 	"\bbackends\x18\x05 \x01(\v2'.weft.zonequery.v1.ZoneRequest.BackendsH\x00R\bbackends\x129\n" +
 	"\x04diff\x18\x06 \x01(\v2#.weft.zonequery.v1.ZoneRequest.DiffH\x00R\x04diff\x12?\n" +
-	"\x06config\x18\a \x01(\v2%.weft.zonequery.v1.ZoneRequest.ConfigH\x00R\x06config\x1a\x94\x02\n" +
+	"\x06config\x18\a \x01(\v2%.weft.zonequery.v1.ZoneRequest.ConfigH\x00R\x06config\x129\n" +
+	"\x04read\x18\b \x01(\v2#.weft.zonequery.v1.ZoneRequest.ReadH\x00R\x04read\x1a\x94\x02\n" +
 	"\aExplain\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x0e\n" +
@@ -748,17 +863,25 @@ const file_zonequery_proto_rawDesc = "" +
 	"\aremoved\x18\x02 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\aremoved\x12\x16\n" +
 	"\x06fields\x18\x03 \x01(\bR\x06fields\x12\x16\n" +
 	"\x06shadow\x18\x04 \x01(\bR\x06shadow\x12\x1b\n" +
-	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x1aZ\n" +
+	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x1at\n" +
+	"\x04Read\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
+	"\x05query\x18\x02 \x01(\tR\x05query\x12\x16\n" +
+	"\x06action\x18\x03 \x01(\tR\x06action\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x16\n" +
+	"\x06groups\x18\x05 \x03(\tR\x06groups\x1aZ\n" +
 	"\bResource\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
 	"\x04mesh\x18\x02 \x01(\tR\x04mesh\x12\x12\n" +
 	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
 	"\x04body\x18\x04 \x01(\fR\x04bodyB\a\n" +
-	"\x05query\"T\n" +
+	"\x05query\"\x8f\x01\n" +
 	"\fZoneResponse\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\bdocument\x18\x02 \x01(\fR\bdocument\x12\x18\n" +
-	"\aproblem\x18\x03 \x01(\tR\aproblem2\xaa\x01\n" +
+	"\aproblem\x18\x03 \x01(\tR\aproblem\x12\x16\n" +
+	"\x06status\x18\x04 \x01(\rR\x06status\x12!\n" +
+	"\fcontent_type\x18\x05 \x01(\tR\vcontentType2\xaa\x01\n" +
 	"\vZoneQueries\x12O\n" +
 	"\bRequests\x12\x1f.weft.zonequery.v1.ZoneResponse\x1a\x1e.weft.zonequery.v1.ZoneRequest(\x010\x01\x12J\n" +
 	"\aForward\x12\x1e.weft.zonequery.v1.ZoneRequest\x1a\x1f.weft.zonequery.v1.ZoneResponseB\x14Z\x12weft/internal/wireb\x06proto3"
@@ -775,7 +898,7 @@ func file_zonequery_proto_rawDescGZIP() []byte {
 	return file_zonequery_proto_rawDescData
 }
 
-var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_zonequery_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
 var file_zonequery_proto_goTypes = []any{
 	(*ZoneRequest)(nil),           // 0: weft.zonequery.v1.ZoneRequest
 	(*ZoneResponse)(nil),          // 1: weft.zonequery.v1.ZoneResponse
@@ -784,9 +907,10 @@ var file_zonequery_proto_goTypes = []any{
 	(*ZoneRequest_Backends)(nil),  // 4: weft.zonequery.v1.ZoneRequest.Backends
 	(*ZoneRequest_Config)(nil),    // 5: weft.zonequery.v1.ZoneRequest.Config
 	(*ZoneRequest_Diff)(nil),      // 6: weft.zonequery.v1.ZoneRequest.Diff
-	(*ZoneRequest_Resource)(nil),  // 7: weft.zonequery.v1.ZoneRequest.Resource
-	nil,                           // 8: weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
-	nil,                           // 9: weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntry
+	(*ZoneRequest_Read)(nil),      // 7: weft.zonequery.v1.ZoneRequest.Read
+	(*ZoneRequest_Resource)(nil),  // 8: weft.zonequery.v1.ZoneRequest.Resource
+	nil,                           // 9: weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
+	nil,                           // 10: weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntry
 }
 var file_zonequery_proto_depIdxs = []int32{
 	2,  // 0: weft.zonequery.v1.ZoneRequest.explain:type_name -> weft.zonequery.v1.ZoneRequest.Explain
@@ -794,19 +918,20 @@ var file_zonequery_proto_depIdxs = []int32{
 	4,  // 2: weft.zonequery.v1.ZoneRequest.backends:type_name -> weft.zonequery.v1.ZoneRequest.Backends
 	6,  // 3: weft.zonequery.v1.ZoneRequest.diff:type_name -> weft.zonequery.v1.ZoneRequest.Diff
 	5,  // 4: weft.zonequery.v1.ZoneRequest.config:type_name -> weft.zonequery.v1.ZoneRequest.Config
-	8,  // 5: weft.zonequery.v1.ZoneRequest.Explain.headers:type_name -> weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
-	9,  // 6: weft.zonequery.v1.ZoneRequest.CrossZone.headers:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntry
-	7,  // 7: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
-	7,  // 8: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
-	1,  // 9: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
-	0,  // 10: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
-	0,  // 11: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
-	1,  // 12: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
-	11, // [11:13] is the sub-list for method output_type
-	9,  // [9:11] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	7,  // 5: weft.zonequery.v1.ZoneRequest.read:type_name -> weft.zonequery.v1.ZoneRequest.Read
+	9,  // 6: weft.zonequery.v1.ZoneRequest.Explain.headers:type_name -> weft.zonequery.v1.ZoneRequest.Explain.HeadersEntry
+	10, // 7: weft.zonequery.v1.ZoneRequest.CrossZone.headers:type_name -> weft.zonequery.v1.ZoneRequest.CrossZone.HeadersEntry
+	8,  // 8: weft.zonequery.v1.ZoneRequest.Diff.put:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	8,  // 9: weft.zonequery.v1.ZoneRequest.Diff.removed:type_name -> weft.zonequery.v1.ZoneRequest.Resource
+	1,  // 10: weft.zonequery.v1.ZoneQueries.Requests:input_type -> weft.zonequery.v1.ZoneResponse
+	0,  // 11: weft.zonequery.v1.ZoneQueries.Forward:input_type -> weft.zonequery.v1.ZoneRequest
+	0,  // 12: weft.zonequery.v1.ZoneQueries.Requests:output_type -> weft.zonequery.v1.ZoneRequest
+	1,  // 13: weft.zonequery.v1.ZoneQueries.Forward:output_type -> weft.zonequery.v1.ZoneResponse
+	12, // [12:14] is the sub-list for method output_type
+	10, // [10:12] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_zonequery_proto_init() }
@@ -820,6 +945,7 @@ func file_zonequery_proto_init() {
 		(*ZoneRequest_Backends_)(nil),
 		(*ZoneRequest_Diff_)(nil),
 		(*ZoneRequest_Config_)(nil),
+		(*ZoneRequest_Read_)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -827,7 +953,7 @@ func file_zonequery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_zonequery_proto_rawDesc), len(file_zonequery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   10,
+			NumMessages:   11,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

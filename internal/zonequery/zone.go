@@ -25,9 +25,6 @@ const (
 	atOnce = 4
 	// redial is the longest pause before a new stream; the shortest is half of it.
 	redial = 2 * time.Second
-	// maxDocument is the size of the largest response in bytes. The connection of zone sync, which carries it, ends the
-	// stream at a message of more than 9 MiB.
-	maxDocument = 8 << 20
 )
 
 // Zone is a zone's side: it responds to global's requests, and queries other zones through global.
@@ -43,14 +40,14 @@ func NewZone(name string, inspector Inspector, differ Differ) *Zone {
 	return &Zone{name: name, inspector: inspector, differ: differ}
 }
 
-// Follow responds to global's requests over a connection until ctx ends. The connection authenticates the zone with
-// each call.
-func (z *Zone) Follow(ctx context.Context, global grpc.ClientConnInterface) {
+// Follow responds to global's requests over a connection until ctx ends, to reads with the responses of a reader. The
+// connection authenticates the zone with each call.
+func (z *Zone) Follow(ctx context.Context, global grpc.ClientConnInterface, reader Reader) {
 	client := wire.NewZoneQueriesClient(global)
 	z.global.Store(&client)
 	defer z.global.Store(nil)
 	for ctx.Err() == nil {
-		z.respondAll(ctx, client)
+		z.respondAll(ctx, client, reader)
 		select {
 		case <-time.After(redial/2 + rand.N(redial/2)):
 		case <-ctx.Done():
@@ -59,7 +56,7 @@ func (z *Zone) Follow(ctx context.Context, global grpc.ClientConnInterface) {
 }
 
 // respondAll responds to requests until the stream ends. The streams of zone sync report the reason of its end.
-func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient) {
+func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient, reader Reader) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := client.Requests(ctx, grpc.WaitForReady(true))
@@ -89,7 +86,7 @@ func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient) {
 		}
 		group.Go(func() error {
 			select {
-			case responses <- z.respond(ctx, q):
+			case responses <- z.respond(ctx, q, reader):
 			case <-ctx.Done():
 			}
 			return nil
@@ -97,13 +94,16 @@ func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient) {
 	}
 }
 
-func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest) *wire.ZoneResponse {
+func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest, reader Reader) *wire.ZoneResponse {
 	timeout := Timeout
 	if q.GetDiff() != nil {
 		timeout = diffTimeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	if read := q.GetRead(); read != nil {
+		return z.read(ctx, reader, q.Id, read)
+	}
 	found, err := z.find(ctx, q)
 	if err != nil {
 		return &wire.ZoneResponse{Id: q.Id, Problem: err.Error()}
@@ -112,9 +112,9 @@ func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest) *wire.ZoneRespo
 	if err != nil {
 		return &wire.ZoneResponse{Id: q.Id, Problem: err.Error()}
 	}
-	if len(document) > maxDocument {
+	if len(document) > MaxDocument {
 		return &wire.ZoneResponse{Id: q.Id, Problem: fmt.Sprintf("its response has %d bytes, and at most %d are sent "+
-			"to another control plane; send the request to the control plane of the zone", len(document), maxDocument)}
+			"to another control plane; send the request to the control plane of the zone", len(document), MaxDocument)}
 	}
 	return &wire.ZoneResponse{Id: q.Id, Document: document}
 }

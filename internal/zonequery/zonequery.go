@@ -109,13 +109,17 @@ func problem(zone string, response *wire.ZoneResponse, err error) error {
 	case err != nil:
 		return err
 	case response.Problem != "":
-		text := response.Problem
-		if len(text) > maxProblem {
-			text = strings.ToValidUTF8(text[:maxProblem], "") + "..."
-		}
-		return resource.Errorf(resource.Invalid, "the zone %s: %s", zone, text)
+		return resource.Errorf(resource.Invalid, "the zone %s: %s", zone, shownProblem(response))
 	}
 	return nil
+}
+
+// shownProblem returns the error of a zone, of a bounded length.
+func shownProblem(response *wire.ZoneResponse) string {
+	if len(response.Problem) <= maxProblem {
+		return response.Problem
+	}
+	return strings.ToValidUTF8(response.Problem[:maxProblem], "") + "..."
 }
 
 // maxProblem is the number of bytes of a zone's error that are shown.

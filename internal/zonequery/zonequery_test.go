@@ -155,7 +155,7 @@ func (z *zones) join(t *testing.T, name string) *zonequery.Zone {
 	zone := zonequery.NewZone(name, inspector{name}, rest.NewZoneDiffs(writer, compared{zone: name}))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
-	go func() { defer close(done); zone.Follow(ctx, z.conn(name)) }()
+	go func() { defer close(done); zone.Follow(ctx, z.conn(name), nil) }()
 	t.Cleanup(func() { cancel(); <-done })
 	testwait.Until(t, name+" can be queried", func() error {
 		_, err := z.global.CrossZone(t.Context(), name, envoysim.CrossZoneRequest{})

@@ -1,0 +1,298 @@
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"weft/internal/access"
+	"weft/internal/zonequery"
+	"weft/kind"
+	"weft/resource"
+)
+
+// zoneParameter is the parameter of a query that names the zone of the object in the path.
+const zoneParameter = "zone"
+
+// ownedRoutes returns the routes about an object that only its zone can respond to: global has neither the proxies'
+// configuration nor their connections. [api.atOwner] sends them to the zone.
+func (a *api) ownedRoutes() []route {
+	const dataplane = "GET /meshes/{mesh}/dataplanes/{name}/"
+	const service = "GET /meshes/{mesh}/meshservices/{name}/"
+	return append([]route{
+		{dataplane + "_inspect", access.Read, a.applied},
+		{dataplane + "_sync", access.Read, a.sync},
+		{dataplane + "policies", access.Read, a.matchedPolicies},
+		{dataplane + "_policies", access.Read, a.effectivePolicies},
+		{dataplane + "_rules", access.Read, a.effectiveRules},
+		{dataplane + "_inbounds/{kri}/_policies", access.Read, a.inboundPolicies},
+		{dataplane + "_outbounds/{kri}/_policies", access.Read, a.outboundPolicies},
+		{dataplane + "_outbounds/{kri}/_routes", access.Read, a.outboundRoutes},
+		{dataplane + "_outbounds/{kri}/_routes/{route}/_policies", access.Read, a.routePolicies},
+		{dataplane + "rules", access.Read, a.olderRules},
+		{dataplane + "_layout", access.Read, a.layout},
+		{service + "_backing", access.Read, a.backing},
+		{service + "_dataplanes", access.Read, a.serviceDataplanes},
+		{service + "_resources/dataplanes", access.Read, a.serviceDataplanes},
+	}, a.livePageRoutes()...)
+}
+
+// zoneRoutes returns the routes that a zone serves for global: [api.ownedRoutes], and those about all objects of a zone.
+func (a *api) zoneRoutes() []route {
+	return append(a.ownedRoutes(), route{syncsPath, access.Read, a.syncs})
+}
+
+// kindOfPath returns the kind of the object in the path of a route.
+func (row *route) kindOfPath() resource.Descriptor {
+	before, _, _ := strings.Cut(row.pattern, "/{name}")
+	return kind.BySegment(before[strings.LastIndexByte(before, '/')+1:])
+}
+
+// atOwner returns a route whose requests the zone of the object responds to. Each object is found by its name here and,
+// on global, by the name that its zone has for it. A zone knows what it has stored about other zones' objects.
+func (a *api) atOwner(row route) route {
+	local, d := row.handle, row.kindOfPath()
+	row.handle = func(w http.ResponseWriter, r *http.Request) error {
+		m, err := a.read(r.Context(), d)
+		if err != nil {
+			return err
+		}
+		query := r.URL.Query()
+		o, err := m.named(keyOf(d, r), query.Get(zoneParameter))
+		if err != nil {
+			return err
+		}
+		meta := o.Envelope()
+		zone := kind.OwnerOf(meta).Zone
+		if a.Zone != "" || zone == "" {
+			r.SetPathValue("name", meta.Name)
+			return local(w, r)
+		}
+		r.SetPathValue("name", kind.OwnerName(d.Describe(), meta))
+		query.Del(zoneParameter)
+		user := access.UserOf(r.Context())
+		result, err := a.RemoteZones.Read(r.Context(), zone, zonequery.Read{Path: row.pathOf(r), Query: query.Encode(),
+			Action: string(row.action), User: user.Name, Groups: user.Groups})
+		if err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", result.ContentType)
+		w.WriteHeader(result.Status)
+		_, _ = w.Write(result.Body) // the client may be gone
+		return nil
+	}
+	return row
+}
+
+// pathOf returns the escaped path of a route with the values of a request.
+func (row *route) pathOf(r *http.Request) string {
+	_, path, _ := strings.Cut(row.pattern, " ")
+	segments := strings.Split(path, "/")
+	for i, segment := range segments {
+		if name, ok := strings.CutPrefix(segment, "{"); ok {
+			segments[i] = url.PathEscape(r.PathValue(strings.TrimSuffix(name, "}")))
+		}
+	}
+	return strings.Join(segments, "/")
+}
+
+// requested returns the resource in the path of a request. On global, an object that only zones write is found by the name
+// that its zone has for it too, and any other one with the zone in the query.
+func (m *snapshot) requested(r *http.Request, d resource.Descriptor) (resource.Any, error) {
+	key, zone, sync := keyOf(d, r), r.URL.Query().Get(zoneParameter), d.Describe().Sync
+	if !sync.Has(resource.ZoneToGlobal) || zone == "" && sync.Has(resource.GlobalToZones) {
+		return m.need(key)
+	}
+	return m.named(key, zone)
+}
+
+// named returns a resource by its name here, or, on global, by the name that its zone has for it, with its namespace or
+// without. The zone may be "": any.
+func (m *snapshot) named(key resource.Key, zone string) (resource.Any, error) {
+	o, err := m.need(key)
+	if err == nil && (zone == "" || m.State.Tables.ZoneOf(o.Envelope()) == zone) {
+		return o, nil
+	}
+	if own := m.State.Tables.Zone; own != "" {
+		if zone != "" && zone != own {
+			return nil, resource.Errorf(resource.NotFound, "this is the control plane of the zone %s; objects of the "+
+				"zone %.100q are found there and on global", own, zone)
+		}
+		return o, err
+	}
+	info := kind.ByName(key.Kind).Describe()
+	var found []resource.Any
+	var names []string
+	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, key.Kind, key.Mesh, "") {
+		meta := o.Envelope()
+		of := m.State.Tables.ZoneOf(meta)
+		if kind.OwnerName(info, meta) != key.Name && kind.DisplayNameOf(meta) != key.Name || zone != "" && of != zone {
+			continue
+		}
+		found = append(found, o)
+		if len(names) < maxNamesakes {
+			names = append(names, fmt.Sprintf("%s (%s of the zone %s)", meta.Name, kind.OwnerName(info, meta), of))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return nil, m.missing(key, inZone(zone))
+	case 1:
+		return found[0], nil
+	}
+	if more := len(found) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return nil, resource.Errorf(resource.Conflict, "%d objects are called %s, specify one, or its zone: %s", len(found),
+		key, strings.Join(names, ", "))
+}
+
+// UnknownZone is a zone that has not responded.
+type UnknownZone struct {
+	Zone   string `json:"zone"`
+	Reason string `json:"reason"`
+}
+
+const (
+	// zoneReadsAtOnce is the number of zones whose responses are in memory at a time.
+	zoneReadsAtOnce = 16
+	// maxZonesTime is the time for the responses of all zones.
+	maxZonesTime = 20 * time.Second
+)
+
+// readZones sends the request about all objects to every enabled zone, and passes each response to use, one at a time.
+// It returns the zones without a response, or with one that use rejects, in the order of their names.
+func (a *api) readZones(r *http.Request, m *snapshot, action access.Action,
+	use func(zone string, body []byte) error) []UnknownZone {
+	ctx, cancel := context.WithTimeout(r.Context(), maxZonesTime)
+	defer cancel()
+	user := access.UserOf(r.Context())
+	q := zonequery.Read{Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Action: string(action), User: user.Name,
+		Groups: user.Groups}
+	var mu sync.Mutex
+	var unknown []UnknownZone
+	var zones errgroup.Group
+	zones.SetLimit(zoneReadsAtOnce)
+	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
+		zone := o.Envelope().Name
+		if enabled := resource.SpecOf(o).(*kind.Zone).Enabled; enabled != nil && !*enabled {
+			continue // it may not connect
+		}
+		zones.Go(func() error {
+			result, err := a.RemoteZones.Read(ctx, zone, q)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && result.Status != http.StatusOK {
+				err = resource.Errorf(resource.Unavailable, "the zone %s: %s", zone, detailOf(result.Body))
+			}
+			if err == nil {
+				err = use(zone, result.Body)
+			}
+			if err != nil {
+				unknown = append(unknown, UnknownZone{zone, a.problemOf(err)})
+			}
+			return nil
+		})
+	}
+	_ = zones.Wait() // no function fails
+	slices.SortFunc(unknown, func(a, b UnknownZone) int { return strings.Compare(a.Zone, b.Zone) })
+	return unknown
+}
+
+// detailOf returns the reason in a problem document.
+func detailOf(document []byte) string {
+	var p problem
+	_ = json.Unmarshal(document, &p) // the reason is empty then
+	return p.Detail
+}
+
+// ZoneReads serves the reads of global in a zone.
+type ZoneReads struct{ mux *http.ServeMux }
+
+// NewZoneReads returns the reads of the API of a zone.
+func NewZoneReads(config Config) *ZoneReads {
+	a, mux := newAPI(config), http.NewServeMux()
+	for _, row := range a.zoneRoutes() {
+		mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
+	}
+	return &ZoneReads{mux}
+}
+
+// ServeRead implements [zonequery.Reader]: the path must be one of [api.zoneRoutes], and global must have permitted the
+// caller the action of it.
+func (z *ZoneReads) ServeRead(ctx context.Context, q zonequery.Read) (*zonequery.Result, error) {
+	at := url.URL{Path: q.Path, RawQuery: q.Query}
+	var err error
+	if at.Path, err = url.PathUnescape(q.Path); err != nil {
+		return nil, fmt.Errorf("its path: %w", err)
+	}
+	at.RawPath = q.Path
+	user := access.NewPermitted(q.User, q.Groups, access.Action(q.Action))
+	r := (&http.Request{Method: http.MethodGet, URL: &at, Header: http.Header{}, Body: http.NoBody,
+		RemoteAddr: kind.OriginGlobal}).WithContext(access.WithUser(ctx, user))
+	if _, pattern := z.mux.Handler(r); pattern == "" {
+		return nil, errors.New("its release does not support the request; upgrade its control plane")
+	}
+	response := &boundedResponse{header: http.Header{}}
+	if err := response.write(z.mux, r); err != nil {
+		return nil, err
+	}
+	return &zonequery.Result{Status: response.status, ContentType: response.header.Get("Content-Type"),
+		Body: response.body.Bytes()}, nil
+}
+
+// boundedResponse is a response that is kept whole, of [zonequery.MaxDocument] bytes at most.
+type boundedResponse struct {
+	header   http.Header
+	status   int
+	body     bytes.Buffer
+	tooLarge bool
+}
+
+// write takes the response of a handler. It fails where the handler broke off, and where the response is too large.
+func (b *boundedResponse) write(handler http.Handler, r *http.Request) (err error) {
+	defer func() {
+		broken := recover()
+		switch {
+		case broken != nil && broken != http.ErrAbortHandler:
+			panic(broken)
+		case b.tooLarge:
+			err = fmt.Errorf("its response has more than %d bytes, which is all that is sent to another control plane; "+
+				"send the request to the control plane of the zone", zonequery.MaxDocument)
+		case broken != nil:
+			err = errors.New("the response broke off; the log of its control plane has the reason")
+		}
+	}()
+	handler.ServeHTTP(b, r)
+	return nil
+}
+
+// Header implements http.ResponseWriter.
+func (b *boundedResponse) Header() http.Header { return b.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (b *boundedResponse) WriteHeader(status int) {
+	if b.status == 0 {
+		b.status = status
+	}
+}
+
+// Write implements io.Writer. It fails at the bound, so that a handler stops there.
+func (b *boundedResponse) Write(p []byte) (int, error) {
+	b.WriteHeader(http.StatusOK)
+	if b.body.Len()+len(p) > zonequery.MaxDocument {
+		b.tooLarge = true
+		return 0, errors.New("the response is too large")
+	}
+	return b.body.Write(p)
+}
