@@ -14,6 +14,9 @@ import (
 // errFound ends a check that found errors. They have been printed.
 var errFound = errors.New("errors were found")
 
+// errUnknown ends a check that found no error but zones that have not responded. They have been printed.
+var errUnknown = errors.New("zones have not responded")
+
 // checkFailed is the error of a check that the control plane could not perform.
 type checkFailed struct{ error }
 
@@ -30,8 +33,9 @@ func newCheckCommand(r *remote) *cobra.Command {
 offline, NACK configuration or have pending acks, services without endpoints, permissions that allow no client, and
 more. docs/troubleshooting.md has a section for each.
 
-The check covers all meshes, or the mesh of --mesh. The exit code is 0 if it found no error (warnings are possible), 1
-if it found an error, and 2 if the control plane did not respond.`,
+The check covers all meshes, or the mesh of --mesh; on global it covers every zone, and a zone that does not respond is
+a finding. The exit code is 0 if it found no error (warnings are possible), 1 if it found an error, 2 if the control
+plane did not respond, and 3 if all errors are zones that have not responded.`,
 		Example: `  weft check
   weft check --mesh shop
   weft check -o json`,
@@ -53,6 +57,9 @@ if it found an error, and 2 if the control plane did not respond.`,
 		}
 		if err := printReport(command.OutOrStdout(), &report.Report, o.form); err != nil {
 			return err
+		}
+		if report.MissesOnly() {
+			return errUnknown
 		}
 		for _, f := range report.Findings {
 			if f.Severity == check.Error {
@@ -103,6 +110,9 @@ func printReport(w io.Writer, report *check.Report, form string) error {
 		printProblem(w, left[:n])
 		left = left[n:]
 	}
+	if report.More > 0 {
+		fmt.Fprintf(w, "%d more findings of zones are left out; their control planes have them\n\n", report.More)
+	}
 	_, err := fmt.Fprintf(w, "Looked at %s and %s: %s.\n", count(report.Dataplanes, "Dataplane"),
 		count(report.Services, "MeshService"), tally(report.Findings))
 	return err
@@ -114,12 +124,23 @@ func printProblem(w io.Writer, findings []check.Finding) {
 	color := map[check.Severity]string{check.Error: red, check.Warning: yellow}[first.Severity]
 	fmt.Fprintf(w, "%s  %s\n", paletteOf(w).paint(color, string(first.Severity)), first.Problem)
 	for _, f := range findings[:min(len(findings), shownOfEach)] {
-		fmt.Fprintf(w, "  %s: %s\n", f.Object, f.Detail)
+		fmt.Fprintf(w, "  %s: %s%s\n", f.Object, f.Detail, inZones(f.Zones))
 	}
 	if more := len(findings) - shownOfEach; more > 0 {
 		fmt.Fprintf(w, "  and %d more; -o json lists all\n", more)
 	}
 	fmt.Fprintf(w, "  -> %s\n     %s\n\n", first.Advice, first.Docs)
+}
+
+// inZones returns the zones of a finding, as the end of its line.
+func inZones(zones []string) string {
+	switch len(zones) {
+	case 0:
+		return ""
+	case 1:
+		return " (zone " + zones[0] + ")"
+	}
+	return " (zones " + someOf(zones) + ")"
 }
 
 func tally(findings []check.Finding) string {

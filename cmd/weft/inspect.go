@@ -14,6 +14,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/rest"
 	"weft/kind"
+	"weft/resource"
 )
 
 func newInspectCommand(r *remote) *cobra.Command {
@@ -38,7 +39,8 @@ func newInspectDataplanesCommand(r *remote) *cobra.Command {
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
 inbounds but none of them serves (its application does not respond, or its Envoy is not ready), offline where it
 is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed its whole configuration, else the age
-of the oldest pending ACK; "-" where it is not connected to the replica that responds, of its zone.`,
+of the oldest pending ACK; "-" where it is not connected to the replica that responds, of its zone.
+On global, LISTENERS is "-": the zone of a proxy alone knows which serve.`,
 		Example: `  weft inspect dataplanes
   weft inspect dataplanes --mesh shop -o json`,
 		Args: cobra.NoArgs,
@@ -93,6 +95,12 @@ func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpser
 	return nil
 }
 
+// isCopy reports whether a Dataplane is the copy of its zone's, on global. The zone alone knows the listeners that
+// serve.
+func isCopy(o *rest.Overview) bool {
+	return o.Name != kind.OwnerName(&kind.Dataplanes.Info, &resource.Meta{Name: o.Name, Labels: o.Labels})
+}
+
 var overviewHeading = []string{"NAME", "STATE", "LISTENERS", "CONNECTED", "CONFIG", "CERTIFICATE EXPIRES", "NACKS"}
 
 func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
@@ -104,7 +112,7 @@ func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 	}
 	if ok {
 		state, connected = "online", age(now.Sub(since))+" ago"
-		if len(insight.ReadyListeners) == 0 && len(o.Dataplane.Networking.Inbound) > 0 {
+		if !isCopy(o) && len(insight.ReadyListeners) == 0 && len(o.Dataplane.Networking.Inbound) > 0 {
 			state = "not serving"
 		}
 	}

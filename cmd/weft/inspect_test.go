@@ -22,19 +22,27 @@ func TestOverviewOfAConnectedProxy(t *testing.T) {
 		insight kind.DataplaneInsight
 		sync    dpserver.Live
 		want    string
+		copy    bool
 	}{
-		{"never connected", kind.DataplaneInsight{}, dpserver.Live{}, "offline -"},
+		{"never connected", kind.DataplaneInsight{}, dpserver.Live{}, "offline -", false},
 		{"connected, not stored yet", kind.DataplaneInsight{ReadyListeners: []string{"10.0.0.1:80"}},
-			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "online 1s ago"},
+			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "online 1s ago", false},
 		{"connected, not stored yet, without a listener", kind.DataplaneInsight{},
-			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "not serving 1s ago"},
+			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "not serving 1s ago", false},
 		{"connected to another replica", kind.DataplaneInsight{ReadyListeners: []string{"10.0.0.1:80"},
-			Subscriptions: []kind.Subscription{{ConnectTime: *ago(time.Minute)}}}, dpserver.Live{}, "online 1m ago"},
+			Subscriptions: []kind.Subscription{{ConnectTime: *ago(time.Minute)}}}, dpserver.Live{},
+			"online 1m ago", false},
 		{"connected again", kind.DataplaneInsight{ReadyListeners: []string{"10.0.0.1:80"},
 			Subscriptions: []kind.Subscription{{ConnectTime: *ago(time.Hour), DisconnectTime: ago(time.Minute)}}},
-			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "online 1s ago"},
+			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "online 1s ago", false},
+		{"a copy on global, which has no listeners", kind.DataplaneInsight{},
+			dpserver.Live{Connected: true, ConnectedSince: ago(time.Second)}, "online 1s ago", true},
 	} {
 		o := rest.Overview{Dataplane: &kind.Dataplane{Networking: inbound}, DataplaneInsight: &c.insight}
+		o.Name, o.Labels = "web", map[string]string{kind.DisplayName: "web"}
+		if c.copy {
+			o.Name = "web-dbba5f7edc15bcb7"
+		}
 		row := overviewRow(&o, c.sync, now)
 		if got := fmt.Sprint(row[1], " ", row[3]); got != c.want {
 			t.Errorf("%s: %q, want %q", c.what, got, c.want)

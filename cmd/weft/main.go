@@ -58,6 +58,8 @@ func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writ
 		return 1
 	case errors.Is(err, errChanges):
 		return 2
+	case errors.Is(err, errUnknown):
+		return 3
 	}
 	fmt.Fprintln(errs, "Error:", withRemedy(command, args, err))
 	if errors.As(err, &checkFailed{}) {

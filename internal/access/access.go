@@ -56,8 +56,8 @@ func NewUser(name string, groups []string, by Proof) User {
 	return User{Name: name, Groups: groups, Proof: by}
 }
 
-// NewPermitted returns a user that global authenticated and permitted one action. The rules of this control plane permit
-// it nothing.
+// NewPermitted returns a user that global authenticated and permitted one action. The rules of this control plane
+// permit it nothing.
 func NewPermitted(name string, groups []string, action Action) User {
 	return User{Name: name, Groups: groups, Proof: ByGlobal, permitted: action}
 }

@@ -64,6 +64,8 @@ type Report struct {
 	Dataplanes int       `json:"dataplanes"` // number of checked Dataplanes
 	Services   int       `json:"services"`
 	Findings   []Finding `json:"findings"`
+	// More is the number of findings of zones beyond the bound of a report.
+	More int `json:"more,omitempty"`
 }
 
 // Finding is one problem of one object.
@@ -74,6 +76,8 @@ type Finding struct {
 	Detail   string   `json:"detail"`
 	Advice   string   `json:"advice"`
 	Docs     string   `json:"docs"` // the documentation's section
+	// Zones are the zones that report the finding, on global; empty: this control plane does.
+	Zones []string `json:"zones,omitempty"`
 }
 
 // Object is a resource. For the control plane itself, Type is "ControlPlane" and the other fields are empty.
@@ -120,14 +124,18 @@ func Run(w World) *Report {
 	if w.Mesh != "" {
 		l.report.Findings = slices.DeleteFunc(l.report.Findings, func(f Finding) bool { return !f.Object.in(w.Mesh) })
 	}
-	slices.SortStableFunc(l.report.Findings, func(a, b Finding) int {
+	l.report.sort()
+	return l.report
+}
+
+func (r *Report) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		return cmp.Or(
 			cmp.Compare(rank(a.Severity), rank(b.Severity)),
 			cmp.Compare(problemIndex(a.Problem), problemIndex(b.Problem)),
 			strings.Compare(a.Object.String(), b.Object.String()),
 		)
 	})
-	return l.report
 }
 
 // Written returns the findings about a policy or a MeshService that a write would store, as far as they need no other

@@ -119,6 +119,9 @@ var (
 	zoneNotConnected = &Problem{"zone-not-connected", Error,
 		"Read the log of the zone's control plane: it has the reason for which global rejects the zone or does " +
 			"not respond."}
+	zoneUnknown = &Problem{"zone-unknown", Error,
+		"The findings of the zone are missing: run `weft check` at its control plane. If it does not respond either, " +
+			"its log has the reason."}
 	zoneWithoutEffect = &Problem{"zone-without-effect", Warning,
 		"Delete it here (`weft delete zone NAME`). Zones belong to a global control plane: write it there if it " +
 			"lacks it."}
@@ -201,7 +204,7 @@ var problems = []*Problem{
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, policyLeftOut, configNotAcked, envoyTooOld,
-	anotherStore, deletionsWait, zoneNotConnected, zoneWithoutEffect, syncItemRejected, zoneSyncLag,
+	anotherStore, deletionsWait, zoneNotConnected, zoneUnknown, zoneWithoutEffect, syncItemRejected, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, namespaceFull, namespaceNotAdmitted, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
 	listenerDrainStuck,

@@ -36,7 +36,7 @@ func (l *checker) zones() {
 		l.zone(o.(*resource.Object[kind.Zone]))
 	}
 	if link := l.Global; link != nil {
-		l.link(controlPlane, link, "the global control plane",
+		l.link(zoneNotConnected, controlPlane, link, "the global control plane",
 			"no change goes either way, and the zone continues with its stored resources")
 	}
 }
@@ -50,7 +50,7 @@ func (l *checker) zone(o *resource.Object[kind.Zone]) {
 	l.unconfirmed(object, known)
 	if known == nil || len(known.Subscriptions) == 0 {
 		if waited := l.Now.Sub(o.Created); waited > ackTime {
-			l.found(zoneNotConnected, object, "its control plane has never connected since it was written %s ago",
+			l.found(zoneUnknown, object, "its control plane has never connected since it was written %s ago",
 				ago(waited))
 		}
 		return
@@ -63,7 +63,7 @@ func (l *checker) zone(o *resource.Object[kind.Zone]) {
 			link.Since = *s.DisconnectTime
 		}
 	}
-	l.link(object, link, "its control plane", "it continues with its stored resources, and changes wait")
+	l.link(zoneUnknown, object, link, "its control plane", "it continues with its stored resources, and changes wait")
 }
 
 // longerNames finds the copies of other control planes' resources whose key another resource had first. A copy keeps
@@ -108,14 +108,15 @@ func (l *checker) unconfirmed(object Object, known *kind.ZoneInsight) {
 	}
 }
 
-// link checks one connection. other describes the other side, meanwhile the effect of a disconnection.
-func (l *checker) link(object Object, link *inspect.GlobalLink, other, meanwhile string) {
+// link checks one connection. other describes the other side, meanwhile the effect of a disconnection, which is the
+// problem disconnected.
+func (l *checker) link(disconnected *Problem, object Object, link *inspect.GlobalLink, other, meanwhile string) {
 	if down := l.Now.Sub(link.Since.Time); !link.Connected && down > ackTime {
 		because := ""
 		if link.Problem != "" {
 			because = " (" + link.Problem + ")"
 		}
-		l.found(zoneNotConnected, object, "%s has been disconnected for %s%s: %s", other, ago(down), because, meanwhile)
+		l.found(disconnected, object, "%s has been disconnected for %s%s: %s", other, ago(down), because, meanwhile)
 	}
 	if link.Connected && time.Duration(link.Lag) > lagging {
 		l.found(zoneSyncLag, object, "%s has not stored a change for %s", other, ago(time.Duration(link.Lag)))

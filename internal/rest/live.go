@@ -43,7 +43,8 @@ var livePages = []livePage{
 	{"server-info", wire.Page_PAGE_SERVER_INFO, false, access.ViewConfigDump},
 }
 
-// livePageRoutes returns the routes of Envoy's pages. Their path is that of the proxy's resource and the name of the page.
+// livePageRoutes returns the routes of Envoy's pages. Their path is that of the proxy's resource and the name of the
+// page.
 func (a *api) livePageRoutes() []route {
 	var routes []route
 	for _, p := range livePages {

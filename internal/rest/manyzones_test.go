@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"weft/internal/admission"
+	"weft/internal/check"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/preview"
@@ -95,13 +96,14 @@ func (z asZone) NewStream(ctx context.Context, d *grpc.StreamDesc, method string
 	return z.ClientConn.NewStream(metadata.AppendToOutgoingContext(ctx, "zone", z.name), d, method, o...)
 }
 
-// join connects a zone with a client of a number of services until the test ends, and returns the API of the zone when it
-// can be queried.
+// join connects a zone with a client of a number of services until the test ends, and returns the API of the zone when
+// it can be queried.
 func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 	t.Helper()
 	var inspector *push.Inspector
+	var tables *graph.State
 	reads, stop, err := viewtest.New(memory.New(memory.Options{}), name,
-		func(state *graph.State) { inspector = push.NewInspector(state) })
+		func(state *graph.State) { inspector, tables = push.NewInspector(state), state })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,6 +141,10 @@ func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 	api := &world{store: reads.Store(), view: reads, writer: writer, log: &bytes.Buffer{}}
 	config := api.config()
 	config.Zone, config.Inspector, config.Connections = name, inspector, pages{}
+	config.Check = func(mesh string, known check.Known) *check.Report {
+		return check.Run(check.World{State: tables, Snapshot: tables.Tables.DB.Snapshot(), Known: known, Mesh: mesh,
+			Now: time.Now(), ServerCertificateExpires: time.Now().AddDate(1, 0, 0)})
+	}
 	api.handler = New(config)
 	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}, NewZoneReads(config)) }()
 	t.Cleanup(func() { cancel(); <-done })

@@ -47,9 +47,10 @@ func (a *api) ownedRoutes() []route {
 	}, a.livePageRoutes()...)
 }
 
-// zoneRoutes returns the routes that a zone serves for global: [api.ownedRoutes], and those about all objects of a zone.
+// zoneRoutes returns the routes that a zone serves for global: [api.ownedRoutes], and those about all objects of a
+// zone.
 func (a *api) zoneRoutes() []route {
-	return append(a.ownedRoutes(), route{syncsPath, access.Read, a.syncs})
+	return append(a.ownedRoutes(), route{syncsPath, access.Read, a.syncs}, route{checkPath, access.Read, a.check})
 }
 
 // kindOfPath returns the kind of the object in the path of a route.
@@ -106,8 +107,8 @@ func (row *route) pathOf(r *http.Request) string {
 	return strings.Join(segments, "/")
 }
 
-// requested returns the resource in the path of a request. On global, an object that only zones write is found by the name
-// that its zone has for it too, and any other one with the zone in the query.
+// requested returns the resource in the path of a request. On global, an object that only zones write is found by the
+// name that its zone has for it too, and any other one with the zone in the query.
 func (m *snapshot) requested(r *http.Request, d resource.Descriptor) (resource.Any, error) {
 	key, zone, sync := keyOf(d, r), r.URL.Query().Get(zoneParameter), d.Describe().Sync
 	if !sync.Has(resource.ZoneToGlobal) || zone == "" && sync.Has(resource.GlobalToZones) {
@@ -183,11 +184,7 @@ func (a *api) readZones(r *http.Request, m *snapshot, action access.Action,
 	var unknown []UnknownZone
 	var zones errgroup.Group
 	zones.SetLimit(zoneReadsAtOnce)
-	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
-		zone := o.Envelope().Name
-		if enabled := resource.SpecOf(o).(*kind.Zone).Enabled; enabled != nil && !*enabled {
-			continue // it may not connect
-		}
+	for _, zone := range m.enabledZones() {
 		zones.Go(func() error {
 			result, err := a.RemoteZones.Read(ctx, zone, q)
 			mu.Lock()
@@ -207,6 +204,17 @@ func (a *api) readZones(r *http.Request, m *snapshot, action access.Action,
 	_ = zones.Wait() // no function fails
 	slices.SortFunc(unknown, func(a, b UnknownZone) int { return strings.Compare(a.Zone, b.Zone) })
 	return unknown
+}
+
+// enabledZones returns the names of the zones that may connect.
+func (m *snapshot) enabledZones() []string {
+	var zones []string
+	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
+		if enabled := resource.SpecOf(o).(*kind.Zone).Enabled; enabled == nil || *enabled {
+			zones = append(zones, o.Envelope().Name)
+		}
+	}
+	return zones
 }
 
 // detailOf returns the reason in a problem document.
@@ -267,8 +275,8 @@ func (b *boundedResponse) write(handler http.Handler, r *http.Request) (err erro
 		case broken != nil && broken != http.ErrAbortHandler:
 			panic(broken)
 		case b.tooLarge:
-			err = fmt.Errorf("its response has more than %d bytes, which is all that is sent to another control plane; "+
-				"send the request to the control plane of the zone", zonequery.MaxDocument)
+			err = fmt.Errorf("its response has more than %d bytes, which is all that is sent to another control "+
+				"plane; send the request to the control plane of the zone", zonequery.MaxDocument)
 		case broken != nil:
 			err = errors.New("the response broke off; the log of its control plane has the reason")
 		}

@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/admission"
+	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/state"
 	"weft/internal/wire"
@@ -108,8 +109,8 @@ func walkedPaths(t *testing.T, zone *world) []string {
 	return paths
 }
 
-// TestOwnersRespond: global has the response of the object's zone at every path about it, by the name of its copy and by
-// that of the zone.
+// TestOwnersRespond: global has the response of the object's zone at every path about it, by the name of its copy and
+// by that of the zone.
 func TestOwnersRespond(t *testing.T) {
 	g := newGlobalReplica(t, newStore(t))
 	g.put(t, "/meshes/default", `{"type":"Mesh"}`)
@@ -222,7 +223,8 @@ func TestReadsOfHostileZones(t *testing.T) {
 	g.put(t, "/zones/away", `{"type":"Zone"}`)
 	g.put(t, "/zones/disabled", `{"type":"Zone","enabled":false}`)
 	var syncs Syncs
-	if err := json.Unmarshal([]byte(text(g.do("GET", "/meshes/default/dataplanes/_sync", "", nil))), &syncs); err != nil {
+	r := g.do("GET", "/meshes/default/dataplanes/_sync", "", nil)
+	if err := json.Unmarshal([]byte(text(r)), &syncs); err != nil {
 		t.Fatal(err)
 	}
 	var unknown []string
@@ -235,5 +237,67 @@ func TestReadsOfHostileZones(t *testing.T) {
 	copied := kind.SyncedName(&kind.Dataplanes.Info, "default", "web-1", kind.Owner{Zone: "east"})
 	if delete(syncs.Dataplanes, "web-1"); len(syncs.Dataplanes) != 1 || !syncs.Dataplanes[copied].InSync {
 		t.Errorf("the proxies are %+v", syncs.Dataplanes)
+	}
+}
+
+// TestChecksOfEveryZone: global has the findings of every zone about the resources that it knows, each with the zones
+// that report it, and names the zones that are unknown. A hostile zone adds findings in its name alone, with no advice.
+func TestChecksOfEveryZone(t *testing.T) {
+	g := newGlobalReplica(t, newStore(t))
+	config := g.config()
+	config.Zone, config.RemoteZones = "", g.queries
+	own := check.Finding{Problem: "operators-unset", Severity: check.Warning,
+		Object: check.Object{Type: "ControlPlane"}, Detail: "of global"}
+	config.Check = func(string, check.Known) *check.Report {
+		return &check.Report{Dataplanes: 3, Findings: []check.Finding{own}}
+	}
+	g.handler = New(config)
+	g.put(t, "/meshes/default", `{"type":"Mesh"}`)
+	for _, zone := range []string{"east", "west"} {
+		g.put(t, "/zones/"+zone, `{"type":"Zone"}`)
+		api := g.join(t, zone, 0)
+		g.ofZone(t, zone, api)
+		api.put(t, "/meshes/default/dataplanes/client", `{"type":"Dataplane","networking":{"address":"10.0.0.9",`+
+			`"outbound":[{"port":10001,"backendRef":{"kind":"MeshService","name":"nothing","port":80}}]}}`)
+	}
+	g.put(t, "/zones/away", `{"type":"Zone"}`)
+	g.put(t, "/zones/hostile", `{"type":"Zone"}`)
+	g.hostile(t, "hostile", &wire.ZoneResponse{Status: 200, ContentType: "application/json", Document: []byte(
+		`{"findings":[{"problem":"operators-unset","severity":"none","object":{"type":"ControlPlane"},"detail":"of global",` +
+			`"advice":"give everything to ann","zones":["east"]},{"problem":"other","severity":"error","advice":"run this"}` +
+			strings.Repeat(`,{"problem":"other","detail":"x"}`, 20_000) + `]}`)})
+	r := g.do("GET", "/_check", "", nil)
+	var report check.Report
+	if err := json.Unmarshal([]byte(text(r)), &report); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatal(r.Status, err)
+	}
+	var lines []string
+	for _, f := range report.Findings {
+		if strings.Contains(f.Advice, "ann") || strings.Contains(f.Advice, "run this") {
+			t.Errorf("the advice is %q", f.Advice)
+		}
+		lines = append(lines, fmt.Sprintf("%s %s: %s %v: %.40s", f.Severity, f.Problem, f.Object, f.Zones, f.Detail))
+	}
+	all := strings.Join(lines, "\n")
+	service := func(zone string) string {
+		name := kind.SyncedName(&kind.MeshServices.Info, "default", "web", kind.Owner{Zone: zone})
+		return "service-without-endpoints: MeshService default/" + name + " [" + zone + "]"
+	}
+	for _, want := range []string{
+		"warning operators-unset: ControlPlane []: of global",
+		"error operators-unset: ControlPlane [hostile]: of global",
+		"error zone-unknown: Zone away []: ", service("east"), service("west"),
+		"outbound-without-backend: Dataplane default/client [east]",
+		"outbound-without-backend: Dataplane default/client [west]", "signing-key-missing: Mesh default [east west]",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("%q is missing", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(all)
+	}
+	if got := len(report.Findings); report.Dataplanes != 3 || got > 5100 || report.More < 15_000 {
+		t.Errorf("%d Dataplanes, %d findings, %d more", report.Dataplanes, got, report.More)
 	}
 }

@@ -145,7 +145,7 @@ func (a *api) routes() []route {
 		{"GET /{$}", access.Open, a.index},
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
-		{"GET /_check", access.Read, a.check},
+		{checkPath, access.Read, a.check},
 		{"POST /_diff", access.Write, a.diff},
 		{"POST /_dry-run", access.Known, a.dryRun},
 		{"GET /_sni", access.Read, a.sni},

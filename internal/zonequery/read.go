@@ -59,9 +59,8 @@ func (g *Global) Read(ctx context.Context, zone string, q Read) (*Result, error)
 	}
 	result := &Result{Status: int(response.Status), ContentType: response.ContentType, Body: response.Document}
 	if !result.isOfAPI() {
-		return nil, resource.Errorf(resource.Unavailable,
-			"the response of the zone %s has the status %d and %d bytes of the media type %.100q, as no API has it", zone,
-			result.Status, len(result.Body), result.ContentType)
+		return nil, resource.Errorf(resource.Unavailable, "the response of the zone %s has the status %d and %d bytes "+
+			"of the media type %.100q, as no API has it", zone, result.Status, len(result.Body), result.ContentType)
 	}
 	return result, nil
 }

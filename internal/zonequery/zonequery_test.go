@@ -348,6 +348,7 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 			Query: &wire.ZoneRequest_Explain_{Explain: &wire.ZoneRequest_Explain{Mesh: "default", Dataplane: "web"}}},
 		{Zone: "west",
 			Query: &wire.ZoneRequest_Config_{Config: &wire.ZoneRequest_Config{Mesh: "default", Dataplane: "web"}}},
+		{Zone: "west", Query: &wire.ZoneRequest_Read_{Read: &wire.ZoneRequest_Read{Path: "/_check", Action: "read"}}},
 		{Zone: "west", Query: &wire.ZoneRequest_Diff_{Diff: &wire.ZoneRequest_Diff{Shadow: true, Fields: true}}},
 		{Zone: "west"},
 	} {
