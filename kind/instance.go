@@ -8,6 +8,9 @@ type Instance struct {
 	Renewals uint64 `json:"renewals"`
 	// Addresses are the IP addresses of its machine, or of its Pod, except those of the loopback interface.
 	Addresses []string `json:"addresses,omitempty"`
+	// QueryAddress is the address, HOST:PORT, at which it serves the queries of other replicas. A former release has
+	// none.
+	QueryAddress string `json:"queryAddress,omitempty"`
 }
 
 // Instances is the kind of [Instance].

@@ -34,6 +34,7 @@ const (
 	ByDataplaneToken Proof = "dataplaneToken" // a proxy's agent
 	ByZoneToken      Proof = "zoneToken"      // the agent of a ZoneIngress
 	ByGlobal         Proof = "global"         // the global control plane, which authenticated the caller
+	ByReplica        Proof = "replica"        // another replica, which authenticated the caller
 )
 
 // User is a caller.
@@ -44,7 +45,7 @@ type User struct {
 	// TokenID is the id of the token that is the proof, by which it can be revoked.
 	TokenID string `json:"tokenId,omitempty"`
 
-	// permitted is the only action of a caller that global authenticated.
+	// permitted is the only action of a caller that another control plane authenticated.
 	permitted Action
 }
 
@@ -56,10 +57,10 @@ func NewUser(name string, groups []string, by Proof) User {
 	return User{Name: name, Groups: groups, Proof: by}
 }
 
-// NewPermitted returns a user that global authenticated and permitted one action. The rules of this control plane
-// permit it nothing.
-func NewPermitted(name string, groups []string, action Action) User {
-	return User{Name: name, Groups: groups, Proof: ByGlobal, permitted: action}
+// NewPermitted returns a user that another control plane authenticated, global or a replica, and permitted one action.
+// The rules of this control plane permit it nothing.
+func NewPermitted(by Proof, name string, groups []string, action Action) User {
+	return User{Name: name, Groups: groups, Proof: by, permitted: action}
 }
 
 // Anonymous returns a caller without a credential.
@@ -91,11 +92,11 @@ type Rules map[Action]Rule
 // Check returns nil if a user may do something to an object, a path or a name. Otherwise the error names both and the
 // setting that decides: Unauthorized for an unauthenticated caller, else Forbidden.
 func (r Rules) Check(u User, action Action, object string) error {
-	if u.Proof == ByGlobal {
+	if u.Proof == ByGlobal || u.Proof == ByReplica {
 		if action == u.permitted {
 			return nil
 		}
-		return resource.Errorf(resource.Forbidden, "global permitted %s the action %.100q, and %s is the action %s", u,
+		return resource.Errorf(resource.Forbidden, "the other control plane permitted %s the action %.100q, and %s is the action %s", u,
 			u.permitted, object, action)
 	}
 	if action == Open || u.Known() && action == Known || r[action].allows(u) {

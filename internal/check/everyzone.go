@@ -10,7 +10,7 @@ import (
 // maxFindings is the number of findings of all zones in a report of global. Each zone has an equal share, errors first.
 const maxFindings = 20_000
 
-// EveryZone adds the findings of zones to the report of global, each finding once.
+// EveryZone adds the findings of other replicas, and on global of zones, to a report, each finding once.
 type EveryZone struct {
 	report *Report
 	share  int
@@ -26,7 +26,7 @@ type finding struct {
 	zone     string // of an object that global does not know; two zones may have one of the name
 }
 
-// NewEveryZone returns a report of global without the findings of a number of zones.
+// NewEveryZone returns a report without the findings of a number of zones.
 func NewEveryZone(report *Report, zones int) *EveryZone {
 	e := &EveryZone{report: report, share: maxFindings / max(zones, 1), seen: map[finding]int{}}
 	for i := range report.Findings {
@@ -71,16 +71,42 @@ func (e *EveryZone) Add(zone string, findings []Finding, here func(Object) (Obje
 	}
 }
 
+// AddReplica adds the findings of another replica that it alone can find.
+func (e *EveryZone) AddReplica(instance string, findings []Finding) {
+	for i := range findings {
+		f := &findings[i]
+		if f.Object == controlPlane {
+			f.Object.Name = instance
+		}
+		ofReplica := slices.ContainsFunc(ofReplicas, func(p *Problem) bool { return p.ID == f.Problem })
+		known := slices.ContainsFunc(e.report.Findings, func(other Finding) bool {
+			return other.Problem == f.Problem && other.Object == f.Object
+		})
+		if ofReplica && !known {
+			e.seen[finding{f.Problem, f.Severity, f.Object, f.Detail, ""}] = len(e.report.Findings)
+			e.report.Findings = append(e.report.Findings, *f)
+		}
+	}
+}
+
+// UnknownReplica adds that another replica has not responded.
+func (e *EveryZone) UnknownReplica(instance, reason string) {
+	e.unknown(replicaUnknown, Object{Type: controlPlane.Type, Name: instance}, reason)
+}
+
 // Unknown adds that a zone has not responded, unless the report has it from the zone's connection.
 func (e *EveryZone) Unknown(zone, reason string) {
-	object := objectOf(kind.Zones.Key("", zone))
+	e.unknown(zoneUnknown, objectOf(kind.Zones.Key("", zone)), reason)
+}
+
+func (e *EveryZone) unknown(p *Problem, object Object, reason string) {
 	if slices.ContainsFunc(e.report.Findings, func(f Finding) bool {
-		return f.Problem == zoneUnknown.ID && f.Object == object
+		return f.Problem == p.ID && f.Object == object
 	}) {
 		return
 	}
-	e.report.Findings = append(e.report.Findings, Finding{Problem: zoneUnknown.ID, Severity: zoneUnknown.Severity,
-		Object: object, Detail: reason, Advice: zoneUnknown.Advice, Docs: zoneUnknown.docs()})
+	e.report.Findings = append(e.report.Findings, Finding{Problem: p.ID, Severity: p.Severity, Object: object,
+		Detail: reason, Advice: p.Advice, Docs: p.docs()})
 }
 
 // Report returns the whole report, sorted as that of [Run].
@@ -92,12 +118,12 @@ func (e *EveryZone) Report() *Report {
 	return e.report
 }
 
-// MissesOnly reports whether all errors of a report are zones that have not responded, at least one.
+// MissesOnly reports whether all errors of a report are zones and replicas that have not responded, at least one.
 func (r *Report) MissesOnly() bool {
 	missing := false
 	for i := range r.Findings {
 		switch f := &r.Findings[i]; {
-		case f.Problem == zoneUnknown.ID:
+		case f.Problem == zoneUnknown.ID || f.Problem == replicaUnknown.ID:
 			missing = true
 		case f.Severity == Error:
 			return false

@@ -15,6 +15,8 @@ type Live struct {
 	Instance       string     `json:"instance"` // that returned this status
 	// OtherInstance is the other instance that the proxy is connected to, which has its status.
 	OtherInstance string `json:"otherInstance,omitempty"`
+	// NotQueried is the reason why that instance has not responded.
+	NotQueried string `json:"notQueried,omitempty"`
 	// Agent is true if a weft-dp runs beside the Envoy: it can return Envoy's own pages.
 	Agent bool `json:"agent"`
 	// InSync is true if the proxy has acked or NACKed its whole configuration.

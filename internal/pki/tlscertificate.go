@@ -5,9 +5,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"net"
+	"net/url"
 	"time"
 )
 
@@ -19,13 +21,15 @@ type TLSCertificate struct {
 	// User and Groups identify a user: the subject's common name and organizations.
 	User   string
 	Groups []string
+	// Replica is the instance of a replica, the only name of its certificate. It is a server and a client.
+	Replica string
 
 	Lifetime time.Duration // shortened to the CA's expiry
 	Now      time.Time
 }
 
-// NewTLSCertificate generates an ECDSA P-256 key and its certificate, for a user if User is set, or else for a server.
-// The CA signs it; without a CA, it is self-signed.
+// NewTLSCertificate generates an ECDSA P-256 key and its certificate, for a user if User is set, for a replica if
+// Replica is, or else for a server. The CA signs it; without a CA, it is self-signed.
 func NewTLSCertificate(ca *CA, c TLSCertificate) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -66,6 +70,11 @@ func (c *TLSCertificate) template() *x509.Certificate {
 		return template
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	if c.Replica != "" {
+		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageClientAuth)
+		template.URIs = []*url.URL{{Scheme: replicaScheme, Opaque: c.Replica}}
+		return template
+	}
 	for _, host := range c.Hosts {
 		template.Subject.CommonName = cmp.Or(template.Subject.CommonName, host)
 		if ip := net.ParseIP(host); ip != nil {
@@ -75,4 +84,25 @@ func (c *TLSCertificate) template() *x509.Certificate {
 		}
 	}
 	return template
+}
+
+// replicaScheme is the scheme of the URI that names a replica.
+const replicaScheme = "weft-replica"
+
+// NewReplicaCertificate generates the certificate of a replica for its queries of other replicas.
+func NewReplicaCertificate(ca *CA, instance string, life time.Duration, now time.Time) (*tls.Certificate, error) {
+	certPEM, keyPEM, err := NewTLSCertificate(ca, TLSCertificate{Replica: instance, Lifetime: life, Now: now})
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := tls.X509KeyPair(certPEM, keyPEM)
+	return &certificate, err
+}
+
+// ReplicaOf returns the instance that a certificate names, or "": it is none of a replica.
+func ReplicaOf(c *x509.Certificate) string {
+	if len(c.URIs) != 1 || c.URIs[0].Scheme != replicaScheme || len(c.DNSNames)+len(c.IPAddresses) > 0 {
+		return ""
+	}
+	return c.URIs[0].Opaque
 }

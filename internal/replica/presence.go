@@ -76,7 +76,7 @@ func lostRace(err error) bool {
 
 // row returns this replica's row.
 func (m *Member) row() resource.Any {
-	row := kind.Instance{Renewals: m.renewals}
+	row := kind.Instance{Renewals: m.renewals, QueryAddress: m.QueryAddress}
 	if m.Addresses != nil {
 		row.Addresses = m.Addresses()
 	}

@@ -50,8 +50,10 @@ type Config struct {
 	MayLeave func() bool
 	// Addresses returns the addresses of this machine, which the others know. Optional.
 	Addresses func() []string
-	Timing    Timing // optional
-	Log       *slog.Logger
+	// QueryAddress is the address, HOST:PORT, at which this replica serves the queries of the others. Optional.
+	QueryAddress string
+	Timing       Timing // optional
+	Log          *slog.Logger
 }
 
 // Member is one replica. It is safe for concurrent use.
@@ -172,6 +174,15 @@ func (m *Member) IsPeerAddress(address string) bool {
 	return false
 }
 
+// QueryAddressOf returns the address at which another live replica serves queries, "" where it states none; false where
+// no other replica of the ID is live.
+func (m *Member) QueryAddressOf(id string) (address string, live bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, live = m.view.peers[id]
+	return m.view.queryAddresses[id], live
+}
+
 // Replicas returns the number of other live replicas.
 func (m *Member) Replicas() int {
 	m.mu.Lock()
@@ -255,6 +266,7 @@ func (m *Member) apply(b mirror.Batch) {
 			m.view.observe(o.Name, o.Version, now)
 			if o.Name != m.ID() {
 				m.view.addresses[o.Name] = o.Spec.Addresses
+				m.view.queryAddresses[o.Name] = o.Spec.QueryAddress
 			}
 		case *resource.Object[kind.Leadership]:
 			m.view.lead(o.Spec, o.Version, false)
@@ -267,6 +279,7 @@ func (m *Member) apply(b mirror.Batch) {
 		case kind.Instances.Name:
 			m.view.observeDeletion(key.Name, now)
 			delete(m.view.addresses, key.Name)
+			delete(m.view.queryAddresses, key.Name)
 		case kind.AckRequests.Name:
 			delete(m.view.ackRequests, key.Name)
 		}

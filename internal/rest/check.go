@@ -29,16 +29,30 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
 		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)
 	}
-	report := a.Check(mesh, known)
-	if a.Zone == "" {
-		report = a.checkZones(r, m, report)
+	every := check.NewEveryZone(a.Check(mesh, known), len(m.enabledZones()))
+	if a.queriesReplicas(r) {
+		a.checkReplicas(r, every)
 	}
-	return writeJSON(w, http.StatusOK, report)
+	if a.Zone == "" && access.UserOf(r.Context()).Proof != access.ByReplica {
+		a.checkZones(r, m, every)
+	}
+	return writeJSON(w, http.StatusOK, every.Report())
+}
+
+// checkReplicas adds what each other replica alone can find.
+func (a *api) checkReplicas(r *http.Request, every *check.EveryZone) {
+	for _, replica := range a.Replicas.Others() {
+		var of check.Report
+		if err := a.readReplica(r, replica, access.Read, &of); err != nil {
+			every.UnknownReplica(replica, a.problemOf(err))
+			continue
+		}
+		every.AddReplica(replica, of.Findings)
+	}
 }
 
 // checkZones adds the findings of every zone, about the resources as they are called here.
-func (a *api) checkZones(r *http.Request, m *snapshot, report *check.Report) *check.Report {
-	every := check.NewEveryZone(report, len(m.enabledZones()))
+func (a *api) checkZones(r *http.Request, m *snapshot, every *check.EveryZone) {
 	unknown := a.readZones(r, m, access.Read, func(zone string, body []byte) error {
 		var of check.Report
 		if err := json.Unmarshal(body, &of); err != nil {
@@ -51,7 +65,6 @@ func (a *api) checkZones(r *http.Request, m *snapshot, report *check.Report) *ch
 	for _, zone := range unknown {
 		every.Unknown(zone.Zone, zone.Reason)
 	}
-	return every.Report()
 }
 
 // namesIn are the names that a zone has for the resources of global.

@@ -73,6 +73,9 @@ func (a *api) live(p livePage, proxyOf func(*http.Request) (state.ProxyKey, erro
 		if err != nil {
 			return err
 		}
+		if replica := a.replicaOf(r, key); replica != "" {
+			return a.copyFrom(w, r, replica, p.who)
+		}
 		out := &lateHeader{to: w, contentType: contentType}
 		err = a.Connections.Inspect(r.Context(), key, page, out)
 		if err != nil && out.begun {
@@ -113,15 +116,25 @@ func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, a.Connections.Live(key))
+	live := a.Connections.Live(key)
+	if replica := a.replicaOf(r, key); replica != "" {
+		var there dpserver.Live
+		if err := a.readReplica(r, replica, access.Read, &there); err != nil {
+			live.NotQueried = err.Error()
+		} else {
+			live = there
+		}
+	}
+	return writeJSON(w, http.StatusOK, live)
 }
 
-// Syncs are the states of the configuration of a mesh's proxies, by name, for those that are connected: to this replica
-// and, on global, to those of the zones that respond.
+// Syncs are the states of the configuration of a mesh's proxies, by name, for those that are connected: to the replicas
+// and, on global, the zones that respond.
 type Syncs struct {
 	Dataplanes map[string]dpserver.Live `json:"dataplanes"`
 	// UnknownZones are the zones whose proxies are missing.
-	UnknownZones []UnknownZone `json:"unknownZones,omitempty"`
+	UnknownZones    []UnknownZone    `json:"unknownZones,omitempty"`
+	UnknownReplicas []UnknownReplica `json:"unknownReplicas,omitempty"` // likewise
 }
 
 const syncsPath = "GET /meshes/{mesh}/dataplanes/_sync"
@@ -131,12 +144,31 @@ func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 	for _, key := range a.Connections.ConnectedProxies(r.PathValue("mesh")) {
 		syncs.Dataplanes[key.Name] = a.Connections.Live(key)
 	}
-	if a.Zone == "" {
+	switch {
+	case a.Zone == "":
 		if err := a.addZones(&syncs, r); err != nil {
 			return err
 		}
+	case a.queriesReplicas(r):
+		a.addReplicas(&syncs, r)
 	}
 	return writeJSON(w, http.StatusOK, syncs)
+}
+
+// addReplicas adds the proxies of the other replicas.
+func (a *api) addReplicas(syncs *Syncs, r *http.Request) {
+	for _, replica := range a.Replicas.Others() {
+		var of Syncs
+		if err := a.readReplica(r, replica, access.Read, &of); err != nil {
+			syncs.UnknownReplicas = append(syncs.UnknownReplicas, UnknownReplica{replica, a.problemOf(err)})
+			continue
+		}
+		for name, live := range of.Dataplanes {
+			if !syncs.Dataplanes[name].Connected {
+				syncs.Dataplanes[name] = live
+			}
+		}
+	}
 }
 
 // addZones adds the proxies of every zone, by their names on global. A zone speaks for its own proxies.

@@ -146,7 +146,7 @@ func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 			Now: time.Now(), ServerCertificateExpires: time.Now().AddDate(1, 0, 0)})
 	}
 	api.handler = New(config)
-	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}, NewZoneReads(config)) }()
+	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}, NewReads(config)) }()
 	t.Cleanup(func() { cancel(); <-done })
 	g.awaits(t, name)
 	return api

@@ -81,9 +81,9 @@ func (a *api) atOwner(row route) route {
 		}
 		r.SetPathValue("name", kind.OwnerName(d.Describe(), meta))
 		query.Del(zoneParameter)
-		user := access.UserOf(r.Context())
-		result, err := a.RemoteZones.Read(r.Context(), zone, zonequery.Read{Path: row.pathOf(r), Query: query.Encode(),
-			Action: string(row.action), User: user.Name, Groups: user.Groups})
+		q := readOf(r, row.action)
+		q.Path, q.Query = row.pathOf(r), query.Encode()
+		result, err := a.RemoteZones.Read(r.Context(), zone, q)
 		if err != nil {
 			return err
 		}
@@ -93,6 +93,13 @@ func (a *api) atOwner(row route) route {
 		return nil
 	}
 	return row
+}
+
+// readOf returns a request of a caller that is permitted an action, for another control plane.
+func readOf(r *http.Request, action access.Action) zonequery.Read {
+	user := access.UserOf(r.Context())
+	return zonequery.Read{Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Action: string(action), User: user.Name,
+		Groups: user.Groups}
 }
 
 // pathOf returns the escaped path of a route with the values of a request.
@@ -177,9 +184,7 @@ func (a *api) readZones(r *http.Request, m *snapshot, action access.Action,
 	use func(zone string, body []byte) error) []UnknownZone {
 	ctx, cancel := context.WithTimeout(r.Context(), maxZonesTime)
 	defer cancel()
-	user := access.UserOf(r.Context())
-	q := zonequery.Read{Path: r.URL.EscapedPath(), Query: r.URL.RawQuery, Action: string(action), User: user.Name,
-		Groups: user.Groups}
+	q := readOf(r, action)
 	var mu sync.Mutex
 	var unknown []UnknownZone
 	var zones errgroup.Group
@@ -224,39 +229,57 @@ func detailOf(document []byte) string {
 	return p.Detail
 }
 
-// ZoneReads serves the reads of global in a zone.
-type ZoneReads struct{ mux *http.ServeMux }
+// Reads serves the reads of other control planes: of global in a zone, and of the other replicas of this control plane.
+type Reads struct{ mux *http.ServeMux }
 
-// NewZoneReads returns the reads of the API of a zone.
-func NewZoneReads(config Config) *ZoneReads {
+// NewReads returns the reads of an API.
+func NewReads(config Config) *Reads {
 	a, mux := newAPI(config), http.NewServeMux()
 	for _, row := range a.zoneRoutes() {
 		mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}
-	return &ZoneReads{mux}
+	return &Reads{mux}
 }
 
-// ServeRead implements [zonequery.Reader]: the path must be one of [api.zoneRoutes], and global must have permitted the
-// caller the action of it.
-func (z *ZoneReads) ServeRead(ctx context.Context, q zonequery.Read) (*zonequery.Result, error) {
-	at := url.URL{Path: q.Path, RawQuery: q.Query}
+// request returns a read as a request of its caller, or an error where the path is none of [api.zoneRoutes].
+func (s *Reads) request(ctx context.Context, by access.Proof, from string, q zonequery.Read) (*http.Request, error) {
+	at := url.URL{RawPath: q.Path, RawQuery: q.Query}
 	var err error
 	if at.Path, err = url.PathUnescape(q.Path); err != nil {
 		return nil, fmt.Errorf("its path: %w", err)
 	}
-	at.RawPath = q.Path
-	user := access.NewPermitted(q.User, q.Groups, access.Action(q.Action))
+	user := access.NewPermitted(by, q.User, q.Groups, access.Action(q.Action))
 	r := (&http.Request{Method: http.MethodGet, URL: &at, Header: http.Header{}, Body: http.NoBody,
-		RemoteAddr: kind.OriginGlobal}).WithContext(access.WithUser(ctx, user))
-	if _, pattern := z.mux.Handler(r); pattern == "" {
+		RemoteAddr: from}).WithContext(access.WithUser(ctx, user))
+	if _, pattern := s.mux.Handler(r); pattern == "" {
 		return nil, errors.New("its release does not support the request; upgrade its control plane")
 	}
+	return r, nil
+}
+
+// ServeRead implements [zonequery.Reader]: global must have permitted the caller the action of the path.
+func (s *Reads) ServeRead(ctx context.Context, q zonequery.Read) (*zonequery.Result, error) {
+	r, err := s.request(ctx, access.ByGlobal, kind.OriginGlobal, q)
+	if err != nil {
+		return nil, err
+	}
 	response := &boundedResponse{header: http.Header{}}
-	if err := response.write(z.mux, r); err != nil {
+	if err := response.write(s.mux, r); err != nil {
 		return nil, err
 	}
 	return &zonequery.Result{Status: response.status, ContentType: response.header.Get("Content-Type"),
 		Body: response.body.Bytes()}, nil
+}
+
+// ServeReplica writes the response to another replica, which must have permitted the caller the action of the path. It
+// has what this replica knows itself.
+func (s *Reads) ServeReplica(w http.ResponseWriter, r *http.Request, replica string, q zonequery.Read) {
+	forwarded, err := s.request(r.Context(), access.ByReplica, replica, q)
+	if err != nil {
+		writeProblem(w, problem{Status: http.StatusNotFound, Detail: err.Error()})
+		return
+	}
+	s.mux.ServeHTTP(w, forwarded)
 }
 
 // boundedResponse is a response that is kept whole, of [zonequery.MaxDocument] bytes at most.

@@ -177,8 +177,8 @@ func TestReadsOfGlobal(t *testing.T) {
 		want   string
 	}{
 		{page, access.ViewStats, http.StatusOK, "web-1"},
-		{page, access.Read, http.StatusForbidden, `global permitted user`},
-		{page, access.AdminResources, http.StatusForbidden, `global permitted user`},
+		{page, access.Read, http.StatusForbidden, `the other control plane permitted user`},
+		{page, access.AdminResources, http.StatusForbidden, `the other control plane permitted user`},
 		{"/meshes/default/dataplanes/no/stats", access.ViewStats, http.StatusNotFound, "does not exist"},
 		{"/meshes/default/dataplanes/web-1", access.Read, 0, "upgrade its control plane"},
 		{"/meshes/default/secrets", access.AdminResources, 0, "upgrade its control plane"},

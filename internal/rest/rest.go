@@ -73,6 +73,15 @@ type RemoteZones interface {
 		error)
 }
 
+// Replicas sends requests to the other replicas that share the store. The text of its errors is for the caller.
+type Replicas interface {
+	// Others returns the IDs of the other live replicas, sorted.
+	Others() []string
+	// Read sends a GET request of the API to another replica, which serves it from what it has itself. The caller
+	// closes the body of the response.
+	Read(ctx context.Context, instance string, q zonequery.Read) (*http.Response, error)
+}
+
 // Config has the parts of the API. Every field is required unless it states otherwise.
 type Config struct {
 	Guard       *Guard
@@ -84,6 +93,8 @@ type Config struct {
 	Audit       *audit.Log
 	// Connections are the connections of proxies to this replica.
 	Connections Connections
+	// Replicas are the other replicas that share the store; nil: there are none.
+	Replicas Replicas
 	// Check returns the findings on the running system.
 	Check func(mesh string, known check.Known) *check.Report
 	// Bundle serves a support bundle.

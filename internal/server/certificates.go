@@ -98,24 +98,30 @@ func (s *Server) serverCertificate(ctx context.Context) (*certfile.Certificate, 
 }
 
 // makeServerCertificate signs by the CA in the store. The first start stores the CA that an earlier release has kept in
-// the data directory.
+// the data directory, if there is one.
 func (s *Server) makeServerCertificate(ctx context.Context) error {
-	dir := s.settings.DataDir
-	own, err := pki.ReadServerCA(dir)
+	ca, err := s.ownCA(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = pki.ServerCertificateOf(ca, s.settings.DataDir, ownAddresses(s.settings), time.Now())
+	return err
+}
+
+// ownCA returns the control plane's own CA in the store. The first call of all replicas stores it.
+func (s *Server) ownCA(ctx context.Context) ([]byte, error) {
+	own, err := pki.ReadServerCA(s.settings.DataDir)
 	if err == nil && own == nil {
 		own, err = pki.NewServerCA(time.Now())
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	result, err := s.writer.Create(ctx, kind.GlobalSecrets.Make("", pki.ServerCASecret, kind.Secret{Data: own}),
-		nil)
+	result, err := s.writer.Create(ctx, kind.GlobalSecrets.Make("", pki.ServerCASecret, kind.Secret{Data: own}), nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	ca := result.Object.(*resource.Object[kind.Secret]).Spec.Data
-	_, err = pki.ServerCertificateOf(ca, dir, ownAddresses(s.settings), time.Now())
-	return err
+	return result.Object.(*resource.Object[kind.Secret]).Spec.Data, nil
 }
 
 // serverTLS is the configuration of the gRPC servers.

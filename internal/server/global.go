@@ -30,7 +30,7 @@ func (s *Server) startGlobal(ctx context.Context) error {
 		return err
 	}
 	s.onClose(wait)
-	queries := zonequery.NewGlobal(s.global.Authenticate, s.replicaOf)
+	queries := zonequery.NewGlobal(s.global.Authenticate, s.replicaOf, s.forward)
 	zones := grpc.NewServer(join.ServerOptions(credentials.NewTLS(serverTLS(s.certificates.zones.ForClient)))...)
 	s.global.Register(zones)
 	wire.RegisterZoneQueriesServer(zones, queries)
@@ -38,6 +38,7 @@ func (s *Server) startGlobal(ctx context.Context) error {
 	s.group.Go(func() error { return serveGRPC(ctx, s.ports.zones, zones) })
 	s.remote = remoteControlPlanes{zones: queries, links: linksOf(s.global)}
 	s.metrics.FollowLinks(globalLinkMetrics(s.state, s.remote.links))
+	s.serveReplicas(ctx, queries)
 	return nil
 }
 

@@ -27,10 +27,10 @@ import (
 const shutdownGrace = 3 * time.Second
 
 // ports are the control plane's listeners. Those of the API are nil where they are turned off; a zone has dataPlane, a
-// global control plane zones. On Kubernetes there are webhooks.
+// global control plane zones. On Kubernetes there are webhooks, and with a store that replicas share there is replicas.
 type ports struct {
-	api, apiOverTLS, dataPlane, diagnostics, zones, webhooks net.Listener
-	admin                                                    *adminsocket.Socket
+	api, apiOverTLS, dataPlane, diagnostics, zones, webhooks, replicas net.Listener
+	admin                                                              *adminsocket.Socket
 }
 
 // listen opens all ports but the administrator's socket.
@@ -52,6 +52,8 @@ func (s *Server) listen(context.Context) error {
 			Address: c.ZoneSync.Address}, &p.zones},
 		{"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT", settings.OptionalAddress{
 			Enabled: c.Store == settings.KubernetesAPI, Address: c.Admission.Address}, &p.webhooks},
+		{"KUMA_INTER_CP_SERVER_PORT", settings.OptionalAddress{Enabled: sharesStore(c),
+			Address: settings.Address{Port: c.ReplicaQueries.Port}}, &p.replicas},
 	} {
 		if !l.at.Enabled {
 			continue
@@ -69,7 +71,8 @@ func (s *Server) listen(context.Context) error {
 }
 
 func (p *ports) close() {
-	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.webhooks} {
+	for _, l := range []net.Listener{p.api, p.apiOverTLS, p.dataPlane, p.diagnostics, p.zones, p.webhooks,
+		p.replicas} {
 		if l != nil {
 			l.Close()
 		}
@@ -108,7 +111,7 @@ func (s *Server) openAdminSocket(context.Context) (err error) {
 }
 
 // Addresses are the addresses of a control plane's listeners; "off" where there is none. AdminSocket is a path.
-type Addresses struct{ API, APIOverTLS, DataPlane, Diagnostics, Zones, AdminSocket, Webhooks string }
+type Addresses struct{ API, APIOverTLS, DataPlane, Diagnostics, Zones, AdminSocket, Webhooks, Replicas string }
 
 // Addresses returns the addresses at which the control plane listens.
 func (s *Server) Addresses() Addresses {
@@ -116,7 +119,7 @@ func (s *Server) Addresses() Addresses {
 	return Addresses{
 		API: addressOf(p.api), APIOverTLS: addressOf(p.apiOverTLS), DataPlane: addressOf(p.dataPlane),
 		Diagnostics: addressOf(p.diagnostics), Zones: addressOf(p.zones), AdminSocket: p.adminSocket(),
-		Webhooks: addressOf(p.webhooks),
+		Webhooks: addressOf(p.webhooks), Replicas: addressOf(p.replicas),
 	}
 }
 

@@ -102,6 +102,7 @@ type Server struct {
 	sync       push.Zones      // the zone sync that changes wait for, of joined or global; nil where there is none
 	queries    *zonequery.Zone // of a zone
 	remote     remoteControlPlanes
+	replicas   *replicaQueries // nil: no other replica can share the store
 }
 
 // remoteControlPlanes are the control planes of other zones and of global.
@@ -139,6 +140,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.openAudit,
 		s.buildHub,
 		s.joinReplicas,
+		s.buildReplicaQueries,
 		s.buildReconciler,
 		s.buildProxyServer,
 		buildRole,
@@ -238,7 +240,7 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
-		Addresses: dpserver.MachineAddresses, RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked,
+		Addresses: dpserver.MachineAddresses, QueryAddress: s.queryAddress(), RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked,
 		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 			pending func(kind.PendingAcks)) error {
 			return s.localAcked(ctx, clients, rows, pending)
@@ -387,13 +389,17 @@ func (s *Server) serve(ctx context.Context) error {
 // apiConfig returns the parts of the API.
 func (s *Server) apiConfig() rest.Config {
 	look := s.checker()
-	return rest.Config{
+	config := rest.Config{
 		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
 		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
 		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
 		Now: time.Now, Log: s.log,
 	}
+	if s.replicas != nil {
+		config.Replicas = s.replicas
+	}
+	return config
 }
 
 // logReady writes the line that scripts wait for.

@@ -54,6 +54,7 @@ func (s *Server) startZone(ctx context.Context) error {
 			return err
 		}
 	}
+	s.serveReplicas(ctx, nil)
 	credentials, withoutHTTP2 := dpserver.NewPort(serverTLS(s.certificates.server.ForClient))
 	agents := grpc.NewServer(xds.ServerOptions(credentials)...)
 	s.proxies.Register(agents)
@@ -111,7 +112,7 @@ func (s *Server) startJoined(ctx context.Context) error {
 	s.onClose(wait)
 	s.goLead(ctx, s.joined.sync.Run)
 	s.remote.global = linkOf(s.joined.sync, s.replica.Leads)
-	reads := rest.NewZoneReads(s.apiConfig())
+	reads := rest.NewReads(s.apiConfig())
 	s.goLead(ctx, func(ctx context.Context) { s.queries.Follow(ctx, s.joined.conn, reads) })
 	s.metrics.FollowLinks(zoneLinkMetrics(s.settings.ZoneName, s.remote.global))
 	return nil

@@ -209,6 +209,23 @@ var plain = []setting{
 		set: port(func(s *Settings) *uint16 { return &s.Diagnostics.Port }),
 	},
 	{
+		path: "interCp.catalog.instanceAddress", env: "KUMA_INTER_CP_CATALOG_INSTANCE_ADDRESS",
+		doc: "The IP address at which the other replicas reach this one, with a store that replicas share. Empty: the first " +
+			"address of the machine.",
+		set: func(s *Settings, v string) error {
+			if v == "" {
+				return nil
+			}
+			return address(func(s *Settings) *string { return &s.ReplicaQueries.Address })(s, v)
+		},
+	},
+	{
+		path: "interCp.server.port", env: "KUMA_INTER_CP_SERVER_PORT", fallback: "5683",
+		doc: "The port at which replicas that share a store (PostgreSQL, Kubernetes) serve each other, with mutual TLS; 0 " +
+			"selects a free port.",
+		set: port(func(s *Settings) *uint16 { return &s.ReplicaQueries.Port }),
+	},
+	{
 		path: "defaults.skipMeshCreation", env: "KUMA_DEFAULTS_SKIP_MESH_CREATION", fallback: "false",
 		doc: "On the first start, do not create the mesh `default`.",
 		set: boolean(func(s *Settings) *bool { return &s.SkipMeshCreation }),

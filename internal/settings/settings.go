@@ -39,6 +39,8 @@ type Settings struct {
 	APIOverTLS  APIOverTLS
 	DataPlane   Address // gRPC for proxies and their agents, over TLS
 	Diagnostics Address
+	// ReplicaQueries is where replicas that share a store serve each other.
+	ReplicaQueries ReplicaQueries
 
 	// BootstrapAdminToken makes the first start generate an administrator's token.
 	BootstrapAdminToken bool
@@ -113,6 +115,12 @@ type Address struct {
 // String returns the address in the form of net.Listen, HOST:PORT.
 func (a Address) String() string {
 	return net.JoinHostPort(a.Interface, strconv.Itoa(int(a.Port)))
+}
+
+// ReplicaQueries configures the queries between replicas.
+type ReplicaQueries struct {
+	Address string // at which the others reach this replica; empty: the first address of the machine
+	Port    uint16
 }
 
 // Audit configures the audit log.

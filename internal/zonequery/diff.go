@@ -43,7 +43,7 @@ func receivedOf(list []*wire.ZoneRequest_Resource) []preview.ReceivedResource {
 // written form has a number of bytes at most.
 func (g *Global) Diff(ctx context.Context, zone string, change preview.Received, options preview.Options,
 	most int) (*preview.Diff, error) {
-	response, err := g.request(ctx, diffRequest(zone, change, options, most), diffTimeout)
+	response, err := g.request(ctx, diffRequest(zone, change, options, most))
 	if err := problem(zone, response, err); err != nil {
 		return nil, err
 	}

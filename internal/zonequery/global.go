@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"sync"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -27,6 +26,7 @@ type Global struct {
 	wire.UnimplementedZoneQueriesServer
 	authenticate func(context.Context) (zone string, err error)
 	replicaOf    func(zone string) string
+	forward      Forwarder
 	decoding     sync.Mutex // of diffs
 
 	mu      sync.Mutex
@@ -34,11 +34,17 @@ type Global struct {
 }
 
 // NewGlobal returns a server that accepts the zones that authenticate accepts. A caller gets its errors unchanged.
-// replicaOf returns the id of the other replica of the global control plane to which a zone is connected, or "".
-func NewGlobal(authenticate func(context.Context) (zone string, err error),
-	replicaOf func(zone string) string) *Global {
-	return &Global{authenticate: authenticate, replicaOf: replicaOf, streams: map[string]*zoneStream{}}
+// replicaOf returns the id of the other replica of the global control plane to which a zone is connected, or "", and
+// forward sends requests to that replica.
+func NewGlobal(authenticate func(context.Context) (zone string, err error), replicaOf func(zone string) string,
+	forward Forwarder) *Global {
+	return &Global{authenticate: authenticate, replicaOf: replicaOf, forward: forward,
+		streams: map[string]*zoneStream{}}
 }
+
+// Forwarder sends a request for a zone to another replica of the global control plane, which responds with
+// [Global.Here].
+type Forwarder func(ctx context.Context, replica string, q *wire.ZoneRequest) (*wire.ZoneResponse, error)
 
 // zoneStream is the stream of one zone.
 type zoneStream struct {
@@ -51,7 +57,7 @@ type zoneStream struct {
 
 // Explain returns the result of a request, as the zone of its proxy computes it.
 func (g *Global) Explain(ctx context.Context, zone string, r envoysim.Request) (*envoysim.Explanation, error) {
-	response, err := g.request(ctx, explainRequest(zone, r), Timeout)
+	response, err := g.request(ctx, explainRequest(zone, r))
 	e, err := read[envoysim.Explanation](zone, response, err)
 	switch {
 	case err != nil:
@@ -72,14 +78,14 @@ func (g *Global) CrossZone(ctx context.Context, zone string, c envoysim.CrossZon
 
 // Backends returns the backends of a service, by its name in its zone.
 func (g *Global) Backends(ctx context.Context, zone string, service state.ServiceKey) (*inspect.Backends, error) {
-	response, err := g.request(ctx, backendsRequest(zone, service), Timeout)
+	response, err := g.request(ctx, backendsRequest(zone, service))
 	return read[inspect.Backends](zone, response, err)
 }
 
 // Config returns the configuration of a proxy, by its name in its zone, without private keys: with shadow the one in
 // which shadow policies have their effect.
 func (g *Global) Config(ctx context.Context, zone string, key state.ProxyKey, shadow bool) ([]*xds.Resource, error) {
-	response, err := g.request(ctx, configRequest(zone, key, shadow), Timeout)
+	response, err := g.request(ctx, configRequest(zone, key, shadow))
 	document, err := read[[][]byte](zone, response, err)
 	if err != nil {
 		return nil, err
@@ -95,16 +101,38 @@ func (g *Global) Config(ctx context.Context, zone string, key state.ProxyKey, sh
 	return resources, nil
 }
 
-// request sends a request to its zone, and returns the response within a time.
-func (g *Global) request(ctx context.Context, q *wire.ZoneRequest, within time.Duration) (*wire.ZoneResponse, error) {
-	g.mu.Lock()
-	l := g.streams[q.Zone]
-	g.mu.Unlock()
-	if l == nil {
-		return nil, g.notConnected(q.Zone)
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+// request sends a request to its zone, through the replica to which the zone is connected, and returns the response
+// within the timeout of the request.
+func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeoutOf(q))
 	defer cancel()
+	if g.streamOf(q.Zone) == nil {
+		if replica := g.replicaOf(q.Zone); replica != "" {
+			return g.forward(ctx, replica, q)
+		}
+	}
+	return g.send(ctx, q)
+}
+
+// Here sends a request to a zone that is connected to this replica, for another replica.
+func (g *Global) Here(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeoutOf(q))
+	defer cancel()
+	return g.send(ctx, q)
+}
+
+func (g *Global) streamOf(zone string) *zoneStream {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.streams[zone]
+}
+
+func (g *Global) send(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
+	l := g.streamOf(q.Zone)
+	if l == nil {
+		return nil, resource.Errorf(resource.Unavailable,
+			"the zone %s cannot be queried: it is not connected to the global control plane", q.Zone)
+	}
 	q.Id = rand.Text()
 	response, err := l.expect(q)
 	if err != nil {
@@ -125,15 +153,6 @@ func (g *Global) request(ctx context.Context, q *wire.ZoneRequest, within time.D
 	case <-ctx.Done():
 		return nil, resource.Errorf(resource.Unavailable, "the zone %s does not respond in time; try again", q.Zone)
 	}
-}
-
-func (g *Global) notConnected(zone string) error {
-	if replica := g.replicaOf(zone); replica != "" {
-		return resource.Errorf(resource.Unavailable, "the zone %s cannot be queried here: it is connected to the "+
-			"replica %s of the global control plane; send the request to that replica", zone, replica)
-	}
-	return resource.Errorf(resource.Unavailable,
-		"the zone %s cannot be queried: it is not connected to the global control plane", zone)
 }
 
 func (l *zoneStream) expect(q *wire.ZoneRequest) (<-chan *wire.ZoneResponse, error) {
@@ -224,7 +243,7 @@ func (g *Global) Forward(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRe
 			status.Error(codes.PermissionDenied,
 				"a zone may query another one only for a cross-zone request at its ingress")
 	}
-	response, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query}, Timeout)
+	response, err := g.request(ctx, &wire.ZoneRequest{Zone: q.Zone, Query: q.Query})
 	if err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}

@@ -50,7 +50,7 @@ var problemStatuses = []int{http.StatusBadRequest, http.StatusForbidden, http.St
 func (g *Global) Read(ctx context.Context, zone string, q Read) (*Result, error) {
 	response, err := g.request(ctx, &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Read_{
 		Read: &wire.ZoneRequest_Read{Path: q.Path, Query: q.Query, Action: q.Action, User: q.User, Groups: q.Groups},
-	}}, Timeout)
+	}})
 	if err != nil {
 		return nil, err
 	}

@@ -95,11 +95,7 @@ func (z *Zone) respondAll(ctx context.Context, client wire.ZoneQueriesClient, re
 }
 
 func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest, reader Reader) *wire.ZoneResponse {
-	timeout := Timeout
-	if q.GetDiff() != nil {
-		timeout = diffTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeoutOf(q))
 	defer cancel()
 	if read := q.GetRead(); read != nil {
 		return z.read(ctx, reader, q.Id, read)
@@ -117,6 +113,13 @@ func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest, reader Reader) 
 			"to another control plane; send the request to the control plane of the zone", len(document), MaxDocument)}
 	}
 	return &wire.ZoneResponse{Id: q.Id, Document: document}
+}
+
+func timeoutOf(q *wire.ZoneRequest) time.Duration {
+	if q.GetDiff() != nil {
+		return diffTimeout
+	}
+	return Timeout
 }
 
 func (z *Zone) find(ctx context.Context, q *wire.ZoneRequest) (any, error) {
@@ -162,7 +165,7 @@ func (z *Zone) CrossZone(ctx context.Context, zone string, c envoysim.CrossZoneR
 }
 
 // request sends a request to another zone through global, which bounds the time.
-func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest, _ time.Duration) (*wire.ZoneResponse, error) {
+func (z *Zone) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	global := z.global.Load()
 	if global == nil {
 		return nil,

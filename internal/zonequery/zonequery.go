@@ -126,11 +126,11 @@ func shownProblem(response *wire.ZoneResponse) string {
 const maxProblem = 4096
 
 // client sends a request to its zone.
-type client func(context.Context, *wire.ZoneRequest, time.Duration) (*wire.ZoneResponse, error)
+type client func(context.Context, *wire.ZoneRequest) (*wire.ZoneResponse, error)
 
 func (query client) crossZone(ctx context.Context, zone string, c envoysim.CrossZoneRequest) (*envoysim.IngressResult,
 	error) {
-	response, err := query(ctx, crossZoneRequest(zone, c), Timeout)
+	response, err := query(ctx, crossZoneRequest(zone, c))
 	result, err := read[envoysim.IngressResult](zone, response, err)
 	if err == nil && result.Cluster != "" && len(result.Headers) < len(c.Headers) {
 		return nil, notExplained(zone, "headers")

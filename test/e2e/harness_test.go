@@ -173,7 +173,7 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
 		"KUMA_API_SERVER_HTTPS_PORT=0",
 		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
-		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
+		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]), "KUMA_INTER_CP_SERVER_PORT=0",
 		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8", // with all servers of a test
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
 		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // with the links to administrators' sockets

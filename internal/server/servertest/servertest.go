@@ -75,7 +75,7 @@ var defaults = map[string]string{
 	"apiServer.http.interface": "127.0.0.1", "apiServer.http.port": "0",
 	"apiServer.https.interface": "127.0.0.1", "apiServer.https.port": "0",
 	"dpServer.interface": "127.0.0.1", "dpServer.port": "0",
-	"diagnostics.serverInterface": "127.0.0.1", "diagnostics.serverPort": "0",
+	"diagnostics.serverInterface": "127.0.0.1", "diagnostics.serverPort": "0", "interCp.server.port": "0",
 	"runtime.kubernetes.admissionServer.address": "127.0.0.1", "runtime.kubernetes.admissionServer.port": "0",
 	"multizone.global.kds.grpcInterface": "127.0.0.1", "multizone.global.kds.grpcPort": "0",
 }

@@ -89,7 +89,7 @@ func (d *deployment) start(ctx context.Context, name string, args ...string) (*o
 		env: []string{
 			fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]), "KUMA_API_SERVER_HTTPS_ENABLED=false",
 			fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
-			fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]),
+			fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]), "KUMA_INTER_CP_SERVER_PORT=0",
 			fmt.Sprintf("KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT=%d", ports[3]),
 		},
 	}

@@ -1,0 +1,168 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/internal/check"
+	"weft/internal/pki"
+	"weft/internal/server/servertest"
+	"weft/internal/store/sealed"
+	"weft/internal/testwait"
+	"weft/kind"
+)
+
+// twoReplicas starts two replicas of a global control plane on one PostgreSQL.
+func twoReplicas(t *testing.T) (first, second *servertest.Plane) {
+	t.Helper()
+	settings := onPostgres(t, t.TempDir())
+	if _, err := sealed.MakeKeyFile(settings["store.encryption.keyFile"]); err != nil {
+		t.Fatal(err)
+	}
+	first = servertest.Start(t, servertest.Options{Settings: settings})
+	other := maps.Clone(settings)
+	other["general.dataDir"] = t.TempDir()
+	second = servertest.Start(t, servertest.Options{Settings: other})
+	return first, second
+}
+
+// TestReplicasReadZones: each replica of global reads a zone that is connected to another one. When that one is gone, the
+// zone is unknown, and the reads of nothing else wait.
+func TestReplicasReadZones(t *testing.T) {
+	first, second := twoReplicas(t)
+	put := func(at *servertest.Plane, document string) {
+		t.Helper()
+		written, err := kind.Parse([]byte(document))
+		if err == nil {
+			_, err = at.Admin.Put(t.Context(), written.Object, kind.ByName(written.Object.Key().Kind))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(first, `{type: Zone, name: east}`)
+	east := servertest.Start(t, universal(joins(t, first, "east")))
+	testwait.UntilTrue(t, "the zone has the mesh", func() bool {
+		return east.Admin.Get(t.Context(), "/meshes/default", nil, &json.RawMessage{}) == nil
+	})
+	put(east, `{type: Dataplane, mesh: default, name: web-1, networking: {address: 127.0.0.1, inbound: [{port: 8080, servicePort: 8081, `+
+		`tags: {kuma.io/service: web}}], outbound: [{port: 10001, backendRef: {kind: MeshService, name: nothing, port: 80}}]}}`)
+	checkOf := func(at *servertest.Plane) string {
+		var report check.Report
+		if err := at.Admin.Get(t.Context(), "/_check", nil, &report); err != nil {
+			t.Fatal(err)
+		}
+		var all strings.Builder
+		for _, f := range report.Findings {
+			all.WriteString(f.Problem + " of " + f.Object.String() + " in " + strings.Join(f.Zones, " ") + ": " + f.Detail + "\n")
+		}
+		return all.String()
+	}
+	want := "outbound-without-backend of Dataplane default/" + copied(kind.Dataplanes, "default", "web-1", "east") + " in east: "
+	for _, at := range []*servertest.Plane{first, second} {
+		var got string
+		testwait.UntilTrue(t, "a replica has the findings of the zone", func() bool {
+			got = checkOf(at)
+			return strings.Contains(got, want)
+		})
+		if strings.Contains(got, "-unknown") {
+			t.Errorf("a part is unknown: %s", got)
+		}
+		var layout struct{ Inbounds []struct{ Port int } }
+		if err := at.Admin.Get(t.Context(), "/meshes/default/dataplanes/web-1/_layout", nil, &layout); err != nil ||
+			len(layout.Inbounds) != 1 || layout.Inbounds[0].Port != 8080 {
+			t.Errorf("the layout is %+v, %v", layout, err)
+		}
+	}
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	testwait.UntilTrue(t, "the zone of a stopped replica is unknown", func() bool {
+		got = checkOf(second)
+		return strings.Contains(got, "zone-unknown of Zone east in : ")
+	})
+	if strings.Contains(got, want) {
+		t.Errorf("findings of an unknown zone: %s", got)
+	}
+}
+
+// TestOnlyReplicasReadReplicas: the port between replicas takes the certificate of a live replica alone. That of a server,
+// of another CA, of a replica that is not live and of the replica itself are none.
+func TestOnlyReplicasReadReplicas(t *testing.T) {
+	first, second := twoReplicas(t)
+	var secret kind.Secret
+	if err := first.Admin.Get(t.Context(), "/globalsecrets/"+pki.ServerCASecret, nil, &secret); err != nil {
+		t.Fatal(err)
+	}
+	instance := func(at *servertest.Plane) string {
+		var index struct{ InstanceID string }
+		if err := at.Admin.Get(t.Context(), "/", nil, &index); err != nil {
+			t.Fatal(err)
+		}
+		return index.InstanceID
+	}
+	own, err := pki.ParseCA(secret.Data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreignText, err := pki.NewServerCA(time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign, err := pki.ParseCA(foreignText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := func(ca *pki.CA, instance string) *tls.Certificate {
+		c, err := pki.NewReplicaCertificate(ca, instance, time.Hour, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	server, err := tls.LoadX509KeyPair(filepath.Join(first.DataDir, "server.crt"), filepath.Join(first.DataDir, "server.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		certificate *tls.Certificate
+		accepted    bool
+	}{
+		"a live replica":         {replica(own, instance(second)), true},
+		"no certificate":         {nil, false},
+		"a server":               {&server, false},
+		"another CA":             {replica(foreign, instance(second)), false},
+		"a replica that is gone": {replica(own, "gone-1"), false},
+		"the replica itself":     {replica(own, instance(first)), false},
+	} {
+		config := &tls.Config{InsecureSkipVerify: true}
+		if test.certificate != nil {
+			config.Certificates = []tls.Certificate{*test.certificate}
+		}
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
+		request := func() (int, error) {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+first.Replicas+"/_check", http.NoBody)
+			if err != nil {
+				return 0, err
+			}
+			r.Header.Set("Weft-Read", `{"action":"read"}`)
+			response, err := client.Do(r)
+			if err != nil {
+				return 0, err
+			}
+			return response.StatusCode, response.Body.Close()
+		}
+		if test.accepted {
+			testwait.UntilTrue(t, name+" is accepted", func() bool { status, err := request(); return err == nil && status == 200 })
+		} else if status, err := request(); err == nil {
+			t.Errorf("%s is accepted: %d", name, status)
+		}
+	}
+}
