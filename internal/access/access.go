@@ -96,8 +96,8 @@ func (r Rules) Check(u User, action Action, object string) error {
 		if action == u.permitted {
 			return nil
 		}
-		return resource.Errorf(resource.Forbidden, "the other control plane permitted %s the action %.100q, and %s is the action %s", u,
-			u.permitted, object, action)
+		return resource.Errorf(resource.Forbidden, "the other control plane permitted %s the action %.100q, and "+
+			"%s is the action %s", u, u.permitted, object, action)
 	}
 	if action == Open || u.Known() && action == Known || r[action].allows(u) {
 		return nil

@@ -123,8 +123,8 @@ var (
 		"The findings of the zone are missing: run `weft check` at its control plane. If it does not respond either, " +
 			"its log has the reason."}
 	replicaUnknown = &Problem{"replica-unknown", Error,
-		"Open the port between the replicas (interCp.server.port), or upgrade the replica. Until then, run `weft check` " +
-			"at each replica."}
+		"Open the port between the replicas (interCp.server.port), or upgrade the replica. Until then, run " +
+			"`weft check` at each replica."}
 	zoneWithoutEffect = &Problem{"zone-without-effect", Warning,
 		"Delete it here (`weft delete zone NAME`). Zones belong to a global control plane: write it there if it " +
 			"lacks it."}
@@ -203,15 +203,16 @@ var (
 )
 
 // ofReplicas are the problems that only the replica that has them can find.
-var ofReplicas = []*Problem{serverCertificateExpiring, storeTakesNoWrites, configNotAcked, zoneNotConnected, zoneSyncLag,
-	syncItemRejected}
+var ofReplicas = []*Problem{serverCertificateExpiring, storeTakesNoWrites, configNotAcked, zoneNotConnected,
+	zoneSyncLag, syncItemRejected}
 
 var problems = []*Problem{
 	serverCertificateExpiring, operatorsUnset, storeTakesNoWrites, ownWriteFailed,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, policyLeftOut, configNotAcked, envoyTooOld,
-	anotherStore, deletionsWait, zoneNotConnected, zoneUnknown, replicaUnknown, zoneWithoutEffect, syncItemRejected, zoneSyncLag,
+	anotherStore, deletionsWait, zoneNotConnected, zoneUnknown, replicaUnknown, zoneWithoutEffect,
+	syncItemRejected, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, namespaceFull, namespaceNotAdmitted, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
 	listenerDrainStuck,

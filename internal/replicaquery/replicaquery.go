@@ -96,13 +96,13 @@ func (p *Peers) Do(r *http.Request, instance string) (*http.Response, error) {
 		if errors.As(err, &at) {
 			err = at.Err // without the URL
 		}
-		return nil, resource.Errorf(resource.Unavailable, "the replica %s does not respond at %s: %s", instance, address,
-			err)
+		return nil, resource.Errorf(resource.Unavailable, "the replica %s does not respond at %s: %s", instance,
+			address, err)
 	}
 	return response, nil
 }
 
-// client returns the client of a replica. That of a replica that is gone is forgotten.
+// client returns the client of a replica. That of a replica that is gone is dropped.
 func (p *Peers) client(instance string) *http.Client {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,12 +128,12 @@ func (p *Peers) clientTLS(instance string) *tls.Config {
 		// The certificate has no host name: VerifyConnection verifies it whole.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
-			leaf := s.PeerCertificates[0]
-			if _, err := leaf.Verify(x509.VerifyOptions{Roots: p.roots, CurrentTime: p.Now(),
+			certificate := s.PeerCertificates[0]
+			if _, err := certificate.Verify(x509.VerifyOptions{Roots: p.roots, CurrentTime: p.Now(),
 				KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}); err != nil {
 				return err
 			}
-			if got := pki.ReplicaOf(leaf); got != instance {
+			if got := pki.ReplicaOf(certificate); got != instance {
 				return fmt.Errorf("it is the replica %.100q", got)
 			}
 			return nil

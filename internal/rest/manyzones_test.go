@@ -65,7 +65,7 @@ func newGlobalReplica(t *testing.T, rows store.Store) *globalReplica {
 	g := &globalReplica{world: newWorldOf(t, rows, ""), compared: compared{&atomic.Int64{}, &atomic.Int64{}}}
 	g.queries = zonequery.NewGlobal(func(ctx context.Context) (string, error) {
 		return metadata.ValueFromIncomingContext(ctx, "zone")[0], nil
-	}, func(string) string { return "" })
+	}, func(string) string { return "" }, nil)
 	config := g.config()
 	config.Zone, config.RemoteZones = "", countedZones{g.queries, g.compared}
 	g.handler = New(config)

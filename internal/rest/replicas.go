@@ -16,7 +16,7 @@ type UnknownReplica struct {
 	Reason   string `json:"reason"`
 }
 
-// queriesReplicas reports whether a request is about what each replica knows of its own: not one that another replica sent.
+// queriesReplicas reports whether a response has what the other replicas know: not that to another replica.
 func (a *api) queriesReplicas(r *http.Request) bool {
 	return a.Replicas != nil && access.UserOf(r.Context()).Proof != access.ByReplica
 }

@@ -430,6 +430,7 @@ var comments = map[string]string{
 	"InsecureInline.Value":                          "the value",
 	"Instance":                                      "Instance is one of the replicas that share a store. It is live while its row exists: it renews the row, and other replicas delete a row that was not renewed in time.",
 	"Instance.Addresses":                            "Addresses are the IP addresses of its machine, or of its Pod, except those of the loopback interface.",
+	"Instance.QueryAddress":                         "QueryAddress is the address, HOST:PORT, at which it serves the queries of other replicas. A former release has none.",
 	"JSONPatch":                                     "JSONPatch is one operation of a JSON patch.",
 	"JSONPatch.From":                                "the source of move and copy",
 	"JSONPatch.Op":                                  "the operation",

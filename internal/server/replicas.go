@@ -90,7 +90,9 @@ func (s *Server) serveReplicas(ctx context.Context, zones *zonequery.Global) {
 		reads.ServeReplica(w, r, replicaquery.Caller(r), q)
 	})
 	if zones != nil {
-		mux.HandleFunc("POST "+zoneRequestPath, func(w http.ResponseWriter, r *http.Request) { forwardHere(zones, w, r) })
+		mux.HandleFunc("POST "+zoneRequestPath, func(w http.ResponseWriter, r *http.Request) {
+			forwardHere(zones, w, r)
+		})
 	}
 	secured := tls.NewListener(s.ports.replicas, s.replicas.ServerTLS())
 	s.group.Go(func() error { return serveHTTP(ctx, secured, mux, s.denials) })

@@ -3,6 +3,7 @@ package server_test
 import (
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http"
 	"path/filepath"
@@ -32,8 +33,8 @@ func twoReplicas(t *testing.T) (first, second *servertest.Plane) {
 	return first, second
 }
 
-// TestReplicasReadZones: each replica of global reads a zone that is connected to another one. When that one is gone, the
-// zone is unknown, and the reads of nothing else wait.
+// TestReplicasReadZones: each replica of global reads a zone that is connected to another one. When that one is gone,
+// the zone is unknown.
 func TestReplicasReadZones(t *testing.T) {
 	first, second := twoReplicas(t)
 	put := func(at *servertest.Plane, document string) {
@@ -60,11 +61,12 @@ func TestReplicasReadZones(t *testing.T) {
 		}
 		var all strings.Builder
 		for _, f := range report.Findings {
-			all.WriteString(f.Problem + " of " + f.Object.String() + " in " + strings.Join(f.Zones, " ") + ": " + f.Detail + "\n")
+			fmt.Fprintf(&all, "%s of %s in %s: %s\n", f.Problem, f.Object, strings.Join(f.Zones, " "), f.Detail)
 		}
 		return all.String()
 	}
-	want := "outbound-without-backend of Dataplane default/" + copied(kind.Dataplanes, "default", "web-1", "east") + " in east: "
+	want := fmt.Sprintf("outbound-without-backend of Dataplane default/%s in east: ",
+		copied(kind.Dataplanes, "default", "web-1", "east"))
 	for _, at := range []*servertest.Plane{first, second} {
 		var got string
 		testwait.UntilTrue(t, "a replica has the findings of the zone", func() bool {
@@ -93,8 +95,8 @@ func TestReplicasReadZones(t *testing.T) {
 	}
 }
 
-// TestOnlyReplicasReadReplicas: the port between replicas takes the certificate of a live replica alone. That of a server,
-// of another CA, of a replica that is not live and of the replica itself are none.
+// TestOnlyReplicasReadReplicas: the port between replicas takes the certificate of a live replica alone. That of a
+// server, of another CA, of a replica that is not live and of the replica itself are none.
 func TestOnlyReplicasReadReplicas(t *testing.T) {
 	first, second := twoReplicas(t)
 	var secret kind.Secret
@@ -112,11 +114,11 @@ func TestOnlyReplicasReadReplicas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreignText, err := pki.NewServerCA(time.Now())
+	otherText, err := pki.NewServerCA(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign, err := pki.ParseCA(foreignText)
+	other, err := pki.ParseCA(otherText)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +129,8 @@ func TestOnlyReplicasReadReplicas(t *testing.T) {
 		}
 		return c
 	}
-	server, err := tls.LoadX509KeyPair(filepath.Join(first.DataDir, "server.crt"), filepath.Join(first.DataDir, "server.key"))
+	server, err := tls.LoadX509KeyPair(filepath.Join(first.DataDir, "server.crt"),
+		filepath.Join(first.DataDir, "server.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +141,7 @@ func TestOnlyReplicasReadReplicas(t *testing.T) {
 		"a live replica":         {replica(own, instance(second)), true},
 		"no certificate":         {nil, false},
 		"a server":               {&server, false},
-		"another CA":             {replica(foreign, instance(second)), false},
+		"another CA":             {replica(other, instance(second)), false},
 		"a replica that is gone": {replica(own, "gone-1"), false},
 		"the replica itself":     {replica(own, instance(first)), false},
 	} {
@@ -148,7 +151,8 @@ func TestOnlyReplicasReadReplicas(t *testing.T) {
 		}
 		client := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 		request := func() (int, error) {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+first.Replicas+"/_check", http.NoBody)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+first.Replicas+"/_check",
+				http.NoBody)
 			if err != nil {
 				return 0, err
 			}
@@ -160,7 +164,10 @@ func TestOnlyReplicasReadReplicas(t *testing.T) {
 			return response.StatusCode, response.Body.Close()
 		}
 		if test.accepted {
-			testwait.UntilTrue(t, name+" is accepted", func() bool { status, err := request(); return err == nil && status == 200 })
+			testwait.UntilTrue(t, name+" is accepted", func() bool {
+				status, err := request()
+				return err == nil && status == http.StatusOK
+			})
 		} else if status, err := request(); err == nil {
 			t.Errorf("%s is accepted: %d", name, status)
 		}

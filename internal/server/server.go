@@ -240,7 +240,8 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	var err error
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
-		Addresses: dpserver.MachineAddresses, QueryAddress: s.queryAddress(), RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked,
+		Addresses: dpserver.MachineAddresses, QueryAddress: s.queryAddress(),
+		RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked,
 		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 			pending func(kind.PendingAcks)) error {
 			return s.localAcked(ctx, clients, rows, pending)

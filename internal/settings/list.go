@@ -210,8 +210,8 @@ var plain = []setting{
 	},
 	{
 		path: "interCp.catalog.instanceAddress", env: "KUMA_INTER_CP_CATALOG_INSTANCE_ADDRESS",
-		doc: "The IP address at which the other replicas reach this one, with a store that replicas share. Empty: the first " +
-			"address of the machine.",
+		doc: "The IP address at which the other replicas reach this one, with a store that replicas share. Empty: " +
+			"the first address of the machine.",
 		set: func(s *Settings, v string) error {
 			if v == "" {
 				return nil
@@ -221,8 +221,8 @@ var plain = []setting{
 	},
 	{
 		path: "interCp.server.port", env: "KUMA_INTER_CP_SERVER_PORT", fallback: "5683",
-		doc: "The port at which replicas that share a store (PostgreSQL, Kubernetes) serve each other, with mutual TLS; 0 " +
-			"selects a free port.",
+		doc: "The port at which replicas that share a store (PostgreSQL, Kubernetes) serve each other, with mutual " +
+			"TLS; 0 selects a free port.",
 		set: port(func(s *Settings) *uint16 { return &s.ReplicaQueries.Port }),
 	},
 	{

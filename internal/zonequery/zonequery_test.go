@@ -114,7 +114,10 @@ type zones struct {
 func newZones(t *testing.T) *zones {
 	global := zonequery.NewGlobal(func(ctx context.Context) (string, error) {
 		return metadata.ValueFromIncomingContext(ctx, "zone")[0], nil
-	}, func(zone string) string { return map[string]string{"south": "b-2"}[zone] })
+	}, func(zone string) string { return map[string]string{"south": "b-2"}[zone] },
+		func(_ context.Context, replica string, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
+			return nil, resource.Errorf(resource.Unavailable, "%s is sent to %s", q.Zone, replica)
+		})
 	server := grpc.NewServer()
 	wire.RegisterZoneQueriesServer(server, global)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -308,8 +311,7 @@ func TestNoResponse(t *testing.T) {
 		"global asks a zone of another replica": {func() error {
 			_, err := z.global.Explain(t.Context(), "south", request)
 			return err
-		}, "the zone south cannot be queried here: it is connected to the replica b-2 of the global control plane; " +
-			"send the request to that replica"},
+		}, "south is sent to b-2"},
 		"a zone asks a zone that is away": {func() error {
 			_, err := east.CrossZone(t.Context(), "north", envoysim.CrossZoneRequest{})
 			return err

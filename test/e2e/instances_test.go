@@ -72,6 +72,10 @@ func responder(url string) (by string, err error) {
 	return by, nil
 }
 
+// shownByProxies is a part of each response that a proxy's control plane alone has.
+var shownByProxies = map[string]string{"--sync": "connected: true", "--certs": "cert_chain",
+	"--stats": "server.live: 1", "dataplanes": "in sync", "check": "Looked at"}
+
 // Two control planes share a mesh. The leader, which has every stream, is killed. No request fails; the proxies connect
 // to the other one, which has their listener status and continues open tasks.
 func TestDrillAnInstanceIsKilled(t *testing.T) {
@@ -87,6 +91,18 @@ func TestDrillAnInstanceIsKilled(t *testing.T) {
 	url := fmt.Sprintf("http://%s:10001/", a.address(9))
 	a.eventually("a request passes", func() error { return get(url) })
 	b.startPlane()
+	for _, query := range [][]string{
+		{"inspect", "dataplane", "web-1", "--sync"}, {"inspect", "dataplane", "web-1", "--certs"},
+		{"inspect", "dataplane", "web-1", "--stats"}, {"inspect", "dataplanes"}, {"check"},
+	} {
+		b.eventually("the other instance has the response of the proxies' instance", func() error {
+			out, err := b.weft(query...)
+			if want := shownByProxies[query[len(query)-1]]; err == nil && !strings.Contains(out, want) {
+				err = fmt.Errorf("%v lacks %q:\n%.2000s", query, want, out)
+			}
+			return err
+		})
+	}
 
 	d := a.drill("one of two control planes is killed, and then the other", traffic.Get(url))
 	d.more(50)

@@ -342,7 +342,7 @@ func TestThePortOfTheWebhooksIsOfTheAPIServers(t *testing.T) {
 			open[port.Port] = len(rule.From)
 		}
 	}
-	want := map[int]int{5678: 0, 5680: 0, 5681: 0, 5682: 0, 5685: 0, 5444: 2}
+	want := map[int]int{5678: 0, 5680: 0, 5681: 0, 5682: 0, 5683: 1, 5685: 0, 5444: 2}
 	if !maps.Equal(open, want) {
 		t.Errorf("the numbers of networks for each port are %v, want %v", open, want)
 	}

@@ -32,7 +32,7 @@ type plane struct {
 // newPlane returns a control plane with an environment and ports of its own, which is not started.
 func newPlane(t *testing.T, env map[string]string) *plane {
 	t.Helper()
-	ports, err := testnet.Ports(6)
+	ports, err := testnet.Ports(7)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func newPlane(t *testing.T, env map[string]string) *plane {
 	p.process.Env = append(p.process.Env, "KUMA_GENERAL_DATA_DIR="+p.data)
 	for i, name := range []string{"KUMA_API_SERVER_HTTP_PORT", "KUMA_API_SERVER_HTTPS_PORT", "KUMA_DP_SERVER_PORT",
 		"KUMA_DIAGNOSTICS_SERVER_PORT", "KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT",
-		"KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT"} {
+		"KUMA_MULTIZONE_GLOBAL_KDS_GRPC_PORT", "KUMA_INTER_CP_SERVER_PORT"} {
 		p.process.Env = append(p.process.Env, fmt.Sprintf("%s=%d", name, ports[i]))
 	}
 	t.Cleanup(func() {
