@@ -3,6 +3,7 @@ package migrate
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -140,6 +141,62 @@ var modelServices = []string{"web", "cart"}
 
 var modelVersions = []string{"v1", "v2"}
 
+// modelProtocols are what weft writes in the place of each spelling of the tag kuma.io/protocol, which selectors of
+// Kuma compare as it is written. The empty one is of an inbound, or a selector, without the tag.
+var modelProtocols = map[string]string{"": "", "http": "http", "HTTP": "http", "Tcp": "tcp", "unknown": "tcp"}
+
+// drawProtocol adds the tag kuma.io/protocol in a random spelling, or in none.
+func drawProtocol(t *rapid.T, label string, tags map[string]string) map[string]string {
+	spellings := slices.Sorted(maps.Keys(modelProtocols))
+	if is := rapid.SampledFrom(spellings).Draw(t, label+" protocol"); is != "" {
+		tags[kind.ProtocolTag] = is
+	}
+	return tags
+}
+
+// asServed returns a Dataplane as weft has it.
+func asServed(dp *resource.Object[kind.Dataplane]) *resource.Object[kind.Dataplane] {
+	served := resource.Clone(dp).(*resource.Object[kind.Dataplane])
+	for _, in := range served.Spec.Networking.Inbound {
+		if protocol := modelProtocols[in.Tags[kind.ProtocolTag]]; protocol != "" {
+			in.Tags[kind.ProtocolTag] = protocol
+		}
+	}
+	return served
+}
+
+// modelConstraints are those of the Mesh: each inbound of a Dataplane has the tags of a requirement, and of no
+// restriction.
+type modelConstraints struct {
+	Requirements []kind.MembershipRule `json:"requirements,omitempty"`
+	Restrictions []kind.MembershipRule `json:"restrictions,omitempty"`
+}
+
+func drawConstraints(t *rapid.T) (c modelConstraints) {
+	for _, rules := range []*[]kind.MembershipRule{&c.Requirements, &c.Restrictions} {
+		if rapid.IntRange(0, 2).Draw(t, "constraint") == 0 {
+			tags := drawProtocol(t, "constraint", map[string]string{})
+			if len(tags) == 0 {
+				tags["version"] = "v1"
+			}
+			*rules = append(*rules, kind.MembershipRule{Tags: tags})
+		}
+	}
+	return c
+}
+
+// admit says whether the Mesh admits a Dataplane in Kuma.
+func (c *modelConstraints) admit(dp *resource.Object[kind.Dataplane]) bool {
+	for _, in := range dp.Spec.Networking.Inbound {
+		has := func(rule kind.MembershipRule) bool { return kind.Subset(rule.Tags, in.Tags) }
+		if slices.ContainsFunc(c.Restrictions, has) ||
+			len(c.Requirements) > 0 && !slices.ContainsFunc(c.Requirements, has) {
+			return false
+		}
+	}
+	return true
+}
+
 // drawTarget draws what a policy, or an entry of `from`, targets.
 func drawTarget(t *rapid.T, label string, kinds ...string) modelTarget {
 	m := modelTarget{Kind: rapid.SampledFrom(append([]string{"Mesh", "Mesh"}, kinds...)).Draw(t, label)}
@@ -161,7 +218,14 @@ func drawTarget(t *rapid.T, label string, kinds ...string) modelTarget {
 		m.SectionName = rapid.SampledFrom([]string{"", "80", "81"}).Draw(t, label+" section")
 	}
 	if m.Kind == "MeshServiceSubset" || m.Kind == "MeshSubset" && rapid.IntRange(0, 3).Draw(t, label+" has tags") > 0 {
-		m.Tags = version()
+		switch rapid.SampledFrom([]string{"version", "version", "protocol", "both"}).Draw(t, label+" by") {
+		case "version":
+			m.Tags = version()
+		case "protocol":
+			m.Tags = drawProtocol(t, label, map[string]string{})
+		case "both":
+			m.Tags = drawProtocol(t, label, version())
+		}
 	}
 	return m
 }
@@ -175,6 +239,23 @@ func drawRules(t *rapid.T) *kind.PermissionDefault {
 			Value: modelID(rapid.SampledFrom(modelServices).Draw(t, label+" service"))}}}
 	}
 	return &kind.PermissionDefault{Deny: callers("deny"), Allow: callers("allow")}
+}
+
+// modelCallers yields the tags of every caller.
+func modelCallers(yield func(map[string]string) bool) {
+	for _, service := range append([]string{"other"}, modelServices...) {
+		for _, version := range modelVersions {
+			for protocol := range modelProtocols {
+				caller := map[string]string{kind.ServiceTag: service, "version": version}
+				if protocol != "" {
+					caller[kind.ProtocolTag] = protocol
+				}
+				if !yield(caller) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // TestNothingIsAllowedThatKumaDenies translates random permissions of a mesh with random Dataplanes. What weft allows,
@@ -199,8 +280,12 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			copies = copies || p.zone != ""
 			policies = append(policies, p)
 		}
-		documents := []Document{{"mesh",
-			[]byte(`{type: Mesh, name: m, mtls: {enabledBackend: a, backends: [{name: a, type: builtin}]}}`)}}
+		constraints := drawConstraints(t)
+		raw, _ := json.Marshal(map[string]any{"type": "Mesh", "name": "m",
+			"mtls": map[string]any{"enabledBackend": "a", "backends": []any{map[string]any{"name": "a",
+				"type": "builtin"}}},
+			"constraints": map[string]any{"dataplaneProxy": constraints}})
+		documents := []Document{{"mesh", raw}}
 		for _, p := range policies {
 			spec := map[string]any{"targetRef": p.target, "from": p.from}
 			if p.rules != nil {
@@ -237,9 +322,10 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			labels[kind.NamespaceLabel] = rapid.SampledFrom([]string{"apps", "shop"}).Draw(t, "namespace")
 			var inbounds []map[string]any
 			for j := range rapid.IntRange(1, 2).Draw(t, "inbounds") {
-				inbounds = append(inbounds, map[string]any{"port": 80 + j, "tags": map[string]string{
-					"kuma.io/service": rapid.SampledFrom(modelServices).Draw(t, "service"), "version": version,
-				}})
+				tags := map[string]string{"kuma.io/service": rapid.SampledFrom(modelServices).Draw(t, "service"),
+					"version": version}
+				inbounds = append(inbounds,
+					map[string]any{"port": 80 + j, "tags": drawProtocol(t, "inbound", tags)})
 			}
 			raw, _ := json.Marshal(map[string]any{"type": "Dataplane", "mesh": "m", "name": fmt.Sprintf("d%d", i),
 				"labels":     labels,
@@ -258,14 +344,19 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 		}
 		complete := !copies
 		var permissions []*resource.Object[kind.MeshTrafficPermission]
+		var mesh *resource.Object[kind.Mesh]
 		for _, n := range result.Notes {
 			complete = complete && (n.Outcome != Omitted || n.Kind != kind.MeshTrafficPermissions.Name)
 		}
 		for _, o := range result.Resources {
-			if p, ok := o.(*resource.Object[kind.MeshTrafficPermission]); ok {
-				permissions = append(permissions, p)
+			switch o := o.(type) {
+			case *resource.Object[kind.MeshTrafficPermission]:
+				permissions = append(permissions, o)
+			case *resource.Object[kind.Mesh]:
+				mesh = o
 			}
 		}
+		complete = complete && mesh != nil
 		if complete {
 			exact++
 		}
@@ -283,18 +374,20 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 		})
 		global := slices.DeleteFunc(slices.Clone(policies), func(p modelPolicy) bool { return p.zone != "" })
 		for _, dp := range dataplanes {
-			for _, in := range dp.Spec.Networking.Inbound {
-				for _, service := range append([]string{"other"}, modelServices...) {
-					for _, version := range modelVersions {
-						caller := map[string]string{kind.ServiceTag: service, "version": version}
-						kuma := allowedByKuma(policies, dp, &in, caller)
-						weft := allowedByWeft(permissions, dp, &in, modelID(service))
-						if weft && !kuma || weft && !allowedByKuma(global, dp, &in, caller) || complete &&
-							weft != kuma {
-							resources, notes := show(t, result)
-							t.Fatalf("%v calls %s %v: Kuma allows it: %v, weft: %v\n%s\n%s", caller, dp.Name, in.Tags,
-								kuma, weft, resources, notes)
-						}
+			served := asServed(dp)
+			inMesh := mesh != nil && mesh.Spec.DataplaneProxyMembership.ExcludedBy(served, "",
+				kind.Exemption{Tags: true}) == ""
+			for i, in := range dp.Spec.Networking.Inbound {
+				for caller := range modelCallers {
+					admitted := constraints.admit(dp)
+					kuma := admitted && allowedByKuma(policies, dp, &in, caller)
+					ofGlobal := admitted && allowedByKuma(global, dp, &in, caller)
+					weft := inMesh && allowedByWeft(permissions, served, &served.Spec.Networking.Inbound[i],
+						modelID(caller[kind.ServiceTag]))
+					if weft && !(kuma && ofGlobal) || complete && weft != kuma {
+						resources, notes := show(t, result)
+						t.Fatalf("%v calls %s %v: Kuma allows it: %v, weft: %v\n%s\n%s", caller, dp.Name, in.Tags,
+							kuma, weft, resources, notes)
 					}
 				}
 			}
