@@ -36,7 +36,11 @@ func readManifests(ctx context.Context, from *sources, in io.Reader, mesh string
 	var faults []error
 	first := map[resource.Key]manifest{}
 	invalid := map[string]bool{}
-	for i, doc := range expandLists(docs) {
+	listed := expandLists(docs)
+	if len(listed) == 0 {
+		return nil, from.nothing()
+	}
+	for i, doc := range listed {
 		m, err := parseManifest(doc, mesh)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("%s: %w", doc.at(), err))

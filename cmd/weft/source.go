@@ -79,10 +79,13 @@ func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("there is no resource in %v", s.files)
+		return nil, s.nothing()
 	}
 	return all, nil
 }
+
+// nothing returns the error of sources without a resource: an empty file, or an empty list.
+func (s *sources) nothing() error { return fmt.Errorf("there is no resource in %v", s.files) }
 
 // expand returns the files of a path, sorted by name: those of a directory end in .yaml, .yml or .json.
 func expand(path string) ([]string, error) {

@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -51,6 +52,20 @@ type ResourceName struct {
 	Type string `json:"type"`
 	Mesh string `json:"mesh,omitempty"`
 	Name string `json:"name"`
+}
+
+// problems returns the problems of the name of a resource of a kind, as a write has them.
+func (n *ResourceName) problems(info *resource.Info) (problems resource.Problems) {
+	switch problem := resource.MeshNameProblem(n.Mesh); {
+	case info.Scope == resource.Mesh && problem != "":
+		problems.Add("mesh", "%s", problem)
+	case info.Scope != resource.Mesh && n.Mesh != "":
+		problems.Add("mesh", "is %s, and a %s belongs to no mesh", resource.QuoteShort(n.Mesh), info.Name)
+	}
+	if problem := resource.NameProblem(n.Name); problem != "" {
+		problems.Add("name", "%s", problem)
+	}
+	return problems
 }
 
 // DiffResponse is the effect of a change.
@@ -121,6 +136,9 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 }
 
 func diffOptions(r *http.Request) (options preview.Options, err error) {
+	if err := unknownParameters(r, "fields", "shadow"); err != nil {
+		return options, err
+	}
 	values := r.URL.Query()
 	for name, into := range map[string]*bool{"fields": &options.Fields, "shadow": &options.Shadow} {
 		if *into, err = strconv.ParseBool(values.Get(name)); err != nil && values.Get(name) != "" {
@@ -129,6 +147,21 @@ func diffOptions(r *http.Request) (options preview.Options, err error) {
 		}
 	}
 	return options, nil
+}
+
+// unknownParameters returns an error for the parameters of a query that are none of names. A parameter that is ignored
+// would be another question than that of the caller.
+func unknownParameters(r *http.Request, names ...string) error {
+	var problems resource.Problems
+	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
+		if !slices.Contains(names, name) {
+			problems.Add(name, "is not a parameter of this path")
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return invalidQuery(problems...)
 }
 
 // permitDiff returns an error where the caller may not read what a diff shows. The action of the route is to write.
@@ -184,6 +217,9 @@ func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceNa
 	}
 	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
 		return nil, err
+	}
+	if problems := name.problems(d.Describe()); len(problems) > 0 {
+		return nil, &resource.Error{Code: resource.Invalid, Detail: "the name is invalid", Problems: problems}
 	}
 	key := resource.Key{Kind: name.Type, Mesh: name.Mesh, Name: name.Name}
 	warnings := trial.DeletionWarnings(r.Context(), key)

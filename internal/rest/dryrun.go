@@ -46,6 +46,9 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	if err := a.permitAnyWrite(r); err != nil {
 		return err
 	}
+	if err := unknownParameters(r); err != nil {
+		return err
+	}
 	if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 		return err
 	}

@@ -53,6 +53,12 @@ func TestRejectedDryRun(t *testing.T) {
 		want   []string
 	}{
 		"nothing":  {`{}`, 400, []string{"the request has 0 resources"}},
+		"a list twice":  {`{"apply": [], "Apply": []}`, 400, []string{`an object has \"Apply\" twice`}},
+		"a field twice": {`{"delete": [{"type": "Mesh", "name": "a", "name": "b"}]}`, 400, []string{`\"name\" twice`}},
+		"no names": {`{"delete": [{"type": "MeshTimeout", "mesh": "shop"}, {"type": "MeshTimeout", "name": "a"},
+			{"type": "Mesh", "mesh": "shop", "name": "a"}, {"type": "Mesh", "name": "A b"}]}`, 400,
+			[]string{`"delete[0].name","reason":"is required`, `"delete[1].mesh","reason":"is required`,
+				`"delete[2].mesh","reason":"is \"shop\"`, `"delete[3].name"`}},
 		"too many": {`{"delete": [` + many + `]}`, 400, []string{"the request has 10001 resources", "in parts"}},
 		"a size": {`{"apply": ["` + strings.Repeat("a", MaxDryRunBytes) + `"]}`, http.StatusRequestEntityTooLarge,
 			nil},
@@ -73,6 +79,21 @@ func TestRejectedDryRun(t *testing.T) {
 			if !strings.Contains(response, want) {
 				t.Errorf("%s: %s, want %q", name, response, want)
 			}
+		}
+	}
+}
+
+// TestUnknownParametersOfAChange: a parameter that a diff or a dry run does not have is an error.
+func TestUnknownParametersOfAChange(t *testing.T) {
+	s := shop(t)
+	const body = `{"apply": [{"type": "Mesh", "name": "new"}]}`
+	for path, want := range map[string]string{
+		"/_dry-run?foo=1": `"foo"`, "/_dry-run?fields=true": `"fields"`, "/_diff?shadow=true&Fields=true": `"Fields"`,
+		"/_dry-run": "", "/_diff?fields=true&shadow=false": "",
+	} {
+		status, _, response := s.send(t, "POST", path, body, nil)
+		if want == "" && status != http.StatusOK || want != "" && (status != 400 || !strings.Contains(response, want)) {
+			t.Errorf("%s: %d %s, want %q", path, status, response, want)
 		}
 	}
 }

@@ -174,13 +174,16 @@ func (req *ZoneTokenRequest) claims() (pki.Claims, kind.Duration, resource.Probl
 	return claims, req.ValidFor, problems
 }
 
-// decodeRequest decodes one JSON object with known fields, and nothing after it.
+// decodeRequest decodes one JSON object with known fields, each once, and nothing after it.
 func decodeRequest(body []byte, into any, what, example string) error {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(into)
 	if _, end := decoder.Token(); err == nil && end != io.EOF {
 		err = errors.New("something follows the object")
+	}
+	if err == nil {
+		err = repeatedKey(body)
 	}
 	var wrong *json.UnmarshalTypeError
 	switch {
@@ -194,6 +197,45 @@ func decodeRequest(body []byte, into any, what, example string) error {
 		err = fmt.Errorf("%s is a JSON %s, want a %s", wrong.Field, wrong.Value, plainKind(wrong.Type))
 	}
 	return resource.Errorf(resource.Invalid, "%s is invalid: %s", what, strings.TrimPrefix(err.Error(), "json: "))
+}
+
+// repeatedKey returns an error for the first key that an object of a JSON document has twice. A reader of JSON takes the
+// last one, and may take the fields of the document in any case.
+func repeatedKey(document []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	var open []map[string]bool // the keys of each open object so far; nil for a list
+	isKey := false             // whether the next token is a key of the last of open
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return nil // it ends, since it could be decoded
+		}
+		last := len(open) - 1
+		switch token {
+		case json.Delim('{'):
+			open, isKey = append(open, map[string]bool{}), true
+			continue
+		case json.Delim('['):
+			open, isKey = append(open, nil), false
+			continue
+		case json.Delim('}'), json.Delim(']'):
+			open = open[:last]
+		default:
+			if !isKey {
+				break
+			}
+			key := token.(string)
+			if last == 0 {
+				key = strings.ToLower(key)
+			}
+			if open[last][key] {
+				return fmt.Errorf("an object has %q twice", token)
+			}
+			open[last][key], isKey = true, false
+			continue
+		}
+		isKey = len(open) > 0 && open[len(open)-1] != nil
+	}
 }
 
 // plainKind returns the JSON type of a request's field.
