@@ -137,7 +137,7 @@ func (t *translation) constraints(o *object, spec map[string]any) {
 	for _, field := range []string{"requirements", "restrictions"} {
 		for i, item := range list(rules[field]) {
 			at, tags := fmt.Sprintf("constraints.dataplaneProxy.%s[%d].tags", field, i), mapping(mapping(item)["tags"])
-			if reason := t.protocolProblem(o, text(tags[kind.ProtocolTag])); reason != "" {
+			if reason := t.protocolProblem(o.name, text(tags[kind.ProtocolTag])); reason != "" {
 				o.omit("", at+" "+reason, protocolAdvice)
 				return
 			}

@@ -46,14 +46,14 @@ func servedAs(protocol string) string {
 	return lower
 }
 
-// protocolProblem returns why a selector with a value of kuma.io/protocol would select other inbounds in weft; empty:
-// it selects the same. Kuma compares the value as it is written, and weft has one for several of them.
-func (t *translation) protocolProblem(o *object, value string) string {
+// protocolProblem returns why a selector of a mesh with a value of kuma.io/protocol would select other inbounds in
+// weft; empty: it selects the same. Kuma compares the value as it is written, and weft has one for several of them.
+func (t *translation) protocolProblem(mesh, value string) string {
 	if value == "" || value == "*" {
 		return ""
 	}
 	protocol := servedAs(value)
-	others := slices.Clone(t.protocols[o.mesh][protocol])
+	others := slices.Clone(t.protocols[mesh][protocol])
 	others = slices.DeleteFunc(others, func(is string) bool { return is == value })
 	if len(others) == 0 {
 		return ""

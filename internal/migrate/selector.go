@@ -67,7 +67,7 @@ func (t *translation) selectors(o *object) {
 		if own || !slices.Contains(selectorFields, at[strings.LastIndexByte(at, '.')+1:]) {
 			return
 		}
-		if reason := t.protocolProblem(o, text(fields[kind.ProtocolTag])); reason != "" {
+		if reason := t.protocolProblem(o.mesh, text(fields[kind.ProtocolTag])); reason != "" {
 			faults = append(faults, fault{at, reason, protocolAdvice})
 		}
 		o.protocol(at, fields, kind.ProtocolTag)

@@ -260,7 +260,7 @@ func (t *translation) byLabels(o *object, read *target) {
 		return
 	}
 	protocol := text(read.tags[kind.ProtocolTag])
-	if reason := t.protocolProblem(o, protocol); reason != "" {
+	if reason := t.protocolProblem(o.mesh, protocol); reason != "" {
 		read.problem, read.advice = "spec.targetRef.tags "+reason, protocolAdvice
 		return
 	}
