@@ -3,7 +3,10 @@ package resource
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
+	"regexp"
+	"strconv"
 	"unicode/utf8"
 )
 
@@ -12,13 +15,27 @@ type YAMLDocument struct {
 	Line int // its first line in the stream that is neither empty nor a comment, from 1
 	// Text is the document without its marker. It shares memory with the stream.
 	Text   []byte
-	before int // lines of the stream
+	Before int // lines of the stream before Text
 }
 
-// PaddedText returns the document after as many empty lines as precede it, so that a parser's line numbers are those of
-// the stream.
-func (d YAMLDocument) PaddedText() []byte {
-	return append(bytes.Repeat([]byte("\n"), d.before), d.Text...)
+// parserLine matches the number of a line in an error of the parser of YAML.
+var parserLine = regexp.MustCompile(`((?:^|: |\n) *line )(\d+)(: )`)
+
+// ShiftLines returns the error of parsing the text of a document with the line numbers of its stream.
+func (d YAMLDocument) ShiftLines(err error) error {
+	shift := func(text string) string {
+		return parserLine.ReplaceAllStringFunc(text, func(found string) string {
+			part := parserLine.FindStringSubmatch(found)
+			line, _ := strconv.Atoi(part[2])
+			return part[1] + strconv.Itoa(line+d.Before) + part[3]
+		})
+	}
+	if known, ok := err.(*Error); ok {
+		shifted := *known
+		shifted.Detail = shift(known.Detail)
+		return &shifted
+	}
+	return errors.New(shift(err.Error()))
 }
 
 // SplitYAML returns the documents of a YAML stream, without documents that have only comments. A document ends at a
@@ -38,7 +55,7 @@ func SplitYAML(stream []byte) []YAMLDocument {
 		next := len(stream) - len(rest)
 		if content, ends := afterMarker(line); ends {
 			end()
-			current, begin = YAMLDocument{before: lines}, next-len(content)
+			current, begin = YAMLDocument{Before: lines}, next-len(content)
 			line = content
 		}
 		at = next
@@ -70,8 +87,8 @@ func (d YAMLDocument) values() []YAMLDocument {
 			return []YAMLDocument{d}
 		}
 		end := content + int(decoder.InputOffset())
-		before := d.before + bytes.Count(d.Text[:end-len(value)], []byte("\n"))
-		all = append(all, YAMLDocument{Line: before + 1, Text: d.Text[end-len(value) : end], before: before})
+		before := d.Before + bytes.Count(d.Text[:end-len(value)], []byte("\n"))
+		all = append(all, YAMLDocument{Line: before + 1, Text: d.Text[end-len(value) : end], Before: before})
 	}
 }
 

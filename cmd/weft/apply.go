@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"weft/internal/client"
 	"weft/resource"
@@ -110,10 +111,13 @@ func storedAsRead(ctx context.Context, c *client.Client, manifests []manifest) (
 	var faults []error
 	for _, m := range manifests {
 		key := m.object.Key()
-		var stored times
+		var read, stored times
+		if yaml.Unmarshal(resource.AsYAML(m.text), &read) != nil {
+			read = times{} // they are computed, so that other values are no error
+		}
 		etag, err := c.Read(ctx, client.Path(m.kind, key.Mesh, key.Name), nil, &stored)
 		switch {
-		case m.times.Created.IsZero() || m.times.Modified.IsZero():
+		case read.Created.IsZero() || read.Modified.IsZero():
 			faults = append(
 				faults,
 				fmt.Errorf("%s: %s has no creationTime and modificationTime, as `weft get -o yaml` "+
@@ -123,13 +127,13 @@ func storedAsRead(ctx context.Context, c *client.Client, manifests []manifest) (
 			faults = append(faults, fmt.Errorf("%s: %s was deleted after the document was read", m.at, key))
 		case err != nil:
 			return nil, err
-		case !stored.Created.Equal(m.times.Created):
+		case !stored.Created.Equal(read.Created):
 			faults = append(
 				faults,
 				fmt.Errorf("%s: %s was deleted after the document was read, and created again at %s",
 					m.at, key, stored.Created.Format(time.RFC3339)),
 			)
-		case !stored.Modified.Equal(m.times.Modified):
+		case !stored.Modified.Equal(read.Modified):
 			faults = append(
 				faults,
 				fmt.Errorf("%s: %s was changed at %s, after the document was read; read it again and "+

@@ -21,7 +21,7 @@ type manifest struct {
 	kind   resource.Descriptor
 	at     string // its source and line
 	number int    // its place among the documents of all sources
-	times  times  // zero where the document has none
+	text   []byte // of the document
 }
 
 // readManifests reads and checks every document of the sources. The error lists every invalid one, with its file and
@@ -67,7 +67,7 @@ func meshOfDocument(doc document) string {
 		Type, Kind, Name string
 		Metadata         struct{ Name string }
 	}
-	if yaml.Unmarshal(resource.AsYAML(doc.text), &o) != nil || cmp.Or(o.Type, o.Kind) != kind.Meshes.Name {
+	if yaml.Unmarshal(resource.AsYAML(doc.Text), &o) != nil || cmp.Or(o.Type, o.Kind) != kind.Meshes.Name {
 		return "-"
 	}
 	return cmp.Or(o.Name, o.Metadata.Name, "-")
@@ -78,24 +78,22 @@ func expandLists(docs []document) []document {
 	var all []document
 	for _, doc := range docs {
 		var items []json.RawMessage
-		listed, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text))
-		if err == nil && json.Unmarshal(listed, &items) == nil {
-			for i, item := range items {
-				all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" [%d]", i), doc.whole})
+		place := " [%d]"
+		raw, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.Text))
+		if err != nil || json.Unmarshal(raw, &items) != nil {
+			var list struct {
+				Type  string            `json:"type"`
+				Items []json.RawMessage `json:"items"`
 			}
-			continue
+			if err != nil || json.Unmarshal(raw, &list) != nil || list.Items == nil || list.Type != "" {
+				all = append(all, doc) // its error is reported when it is parsed
+				continue
+			}
+			items, place = list.Items, " items[%d]"
 		}
-		var list struct {
-			Type  string            `json:"type"`
-			Items []json.RawMessage `json:"items"`
-		}
-		raw, err := yaml.YAMLToJSONStrict(resource.AsYAML(doc.text))
-		if err != nil || json.Unmarshal(raw, &list) != nil || list.Items == nil || list.Type != "" {
-			all = append(all, doc) // its error is reported when it is parsed
-			continue
-		}
-		for i, item := range list.Items {
-			all = append(all, document{doc.source, doc.line, item, fmt.Sprintf(" items[%d]", i), doc.whole})
+		for i, item := range items {
+			all = append(all, document{resource.YAMLDocument{Line: doc.Line, Text: item}, doc.source,
+				fmt.Sprintf(place, i), doc.whole})
 		}
 	}
 	return all
@@ -103,9 +101,9 @@ func expandLists(docs []document) []document {
 
 // parseManifest parses one document and checks its values. It does not change the text that will be sent.
 func parseManifest(doc document, mesh string) (manifest, error) {
-	written, err := kind.Parse(doc.text)
+	written, err := kind.Parse(doc.Text)
 	if err != nil {
-		return manifest{}, err
+		return manifest{}, doc.ShiftLines(err)
 	}
 	o := written.Object
 	d := kind.ByName(o.Key().Kind)
@@ -115,20 +113,11 @@ func parseManifest(doc document, mesh string) (manifest, error) {
 	if o.Envelope().Name == "" {
 		return manifest{}, resource.Errorf(resource.Invalid, "a %s has no name", o.Key().Kind)
 	}
-	checked, err := resource.Parse(doc.text, kind.ByName)
-	if err != nil {
-		return manifest{}, err
-	}
-	*checked.Envelope() = *o.Envelope()
-	if problems := d.Prepare(checked); len(problems) > 0 {
+	if problems := d.Prepare(resource.Clone(o)); len(problems) > 0 {
 		return manifest{}, &resource.Error{Code: resource.Invalid, Detail: o.Key().String() + " is invalid",
 			Problems: problems}
 	}
-	m := manifest{object: o, kind: d, at: doc.at()}
-	if yaml.Unmarshal(resource.AsYAML(doc.text), &m.times) != nil {
-		m.times = times{} // computed fields are ignored
-	}
-	return m, nil
+	return manifest{object: o, kind: d, at: doc.at(), text: doc.Text}, nil
 }
 
 // writeOrder is the order in which kinds are written, so that dependencies come first: the service, the permissions and

@@ -76,7 +76,7 @@ which apply and migrate read too.`,
 		whole := false
 		for _, doc := range docs {
 			whole = whole || doc.whole
-			documents = append(documents, migrate.Document{Source: doc.at(), Text: doc.text})
+			documents = append(documents, migrate.Document{YAMLDocument: doc.YAMLDocument, Source: doc.at()})
 		}
 		result, err := migrate.Translate(documents, migrate.Options{UnvouchedUntil: unvouchedUntil(time.Now()),
 			Kubernetes: format == formatKubernetes, Whole: whole})

@@ -44,17 +44,16 @@ func filesByFlag(command *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected argument %q; name a file with -f: %s -f %s", args[0], command.CommandPath(), args[0])
 }
 
-// document is one YAML or JSON document.
+// document is one YAML or JSON document, or an item of a list in it.
 type document struct {
+	resource.YAMLDocument
 	source string
-	line   int // its first line
-	text   []byte
 	item   string // the item of a list, as " items[2]"; empty for a document of its own
 	whole  bool   // the source is an export of kumactl, which has every resource of its control plane
 }
 
 // at returns the source and the line of a document.
-func (d document) at() string { return fmt.Sprintf("%s:%d%s", d.source, d.line, d.item) }
+func (d document) at() string { return fmt.Sprintf("%s:%d%s", d.source, d.Line, d.item) }
 
 // read returns every document. The error lists every problem.
 func (s *sources) read(ctx context.Context, in io.Reader) ([]document, error) {
@@ -222,7 +221,7 @@ func fillIn(source string, text []byte, values map[string]string) ([]byte, error
 func documents(source string, text []byte) (all []document) {
 	whole := bytes.HasPrefix(text, []byte("# Product: ")) // the first line of `kumactl export`
 	for _, d := range resource.SplitYAML(text) {
-		all = append(all, document{source: source, line: d.Line, text: d.PaddedText(), whole: whole})
+		all = append(all, document{YAMLDocument: d, source: source, whole: whole})
 	}
 	return all
 }

@@ -200,7 +200,7 @@ func TestAPageOfAListIsAnError(t *testing.T) {
 			"`metadata.continue` leads to further",
 		`{"total": 1, "items": [` + item + `], "next": null}`: "",
 	} {
-		result, err := Translate([]Document{{"meshes.json", []byte(document)}}, Options{})
+		result, err := Translate([]Document{documentOf("meshes.json", []byte(document))}, Options{})
 		switch {
 		case want == "" && (err != nil || len(result.Resources) != 1):
 			t.Errorf("%s: %v, %v", document, result.Resources, err)

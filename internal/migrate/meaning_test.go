@@ -285,7 +285,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			"mtls": map[string]any{"enabledBackend": "a", "backends": []any{map[string]any{"name": "a",
 				"type": "builtin"}}},
 			"constraints": map[string]any{"dataplaneProxy": constraints}})
-		documents := []Document{{"mesh", raw}}
+		documents := []Document{documentOf("mesh", raw)}
 		for _, p := range policies {
 			spec := map[string]any{"targetRef": p.target, "from": p.from}
 			if p.rules != nil {
@@ -301,13 +301,12 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			}
 			raw, _ := json.Marshal(map[string]any{"type": "MeshTrafficPermission", "mesh": "m", "name": name,
 				"labels": labels, "spec": spec})
-			documents = append(documents, Document{p.name, raw})
+			documents = append(documents, documentOf(p.name, raw))
 		}
 		if copies { // of a second zone, so that the export is that of a global control plane
 			documents = append(documents,
-				Document{"west",
-					[]byte(
-						`{type: ZoneIngress, name: west, zone: west, networking: {address: 10.0.0.1, port: 10001}}`)})
+				documentOf("west", []byte(
+					`{type: ZoneIngress, name: west, zone: west, networking: {address: 10.0.0.1, port: 10001}}`)))
 		}
 		var dataplanes []*resource.Object[kind.Dataplane]
 		for i := range rapid.IntRange(1, 3).Draw(t, "Dataplanes") {
@@ -330,7 +329,7 @@ func TestNothingIsAllowedThatKumaDenies(t *testing.T) {
 			raw, _ := json.Marshal(map[string]any{"type": "Dataplane", "mesh": "m", "name": fmt.Sprintf("d%d", i),
 				"labels":     labels,
 				"networking": map[string]any{"address": "10.0.0.1", "inbound": inbounds}})
-			documents = append(documents, Document{fmt.Sprintf("d%d", i), raw})
+			documents = append(documents, documentOf(fmt.Sprintf("d%d", i), raw))
 			o, err := resource.Parse(raw, kind.ByName)
 			if err != nil {
 				t.Fatal(err)

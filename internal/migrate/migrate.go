@@ -27,8 +27,8 @@ import (
 // Document is one document of an export, in YAML or JSON, in the Universal or the Kubernetes form. A list
 // (`items`) stands for its items.
 type Document struct {
+	resource.YAMLDocument
 	Source string // where the document begins, such as "export.yaml:12"
-	Text   []byte
 }
 
 // Outcome is the outcome for an object or a field.
@@ -102,7 +102,7 @@ func Translate(documents []Document, options Options) (Result, error) {
 	var faults []error
 	for _, d := range documents {
 		if err := t.read(d); err != nil {
-			faults = append(faults, fmt.Errorf("%s: %w", d.Source, err))
+			faults = append(faults, fmt.Errorf("%s: %w", d.Source, d.ShiftLines(err)))
 		}
 	}
 	if err := errors.Join(faults...); err != nil {

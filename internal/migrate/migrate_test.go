@@ -16,6 +16,10 @@ import (
 	"weft/resource"
 )
 
+func documentOf(source string, text []byte) Document {
+	return Document{YAMLDocument: resource.YAMLDocument{Text: text}, Source: source}
+}
+
 var update = flag.Bool("update", false, "rewrite the goldens in testdata")
 
 // split makes documents of a file, numbered.
@@ -23,7 +27,7 @@ func split(file string, text string) []Document {
 	var documents []Document
 	for i, part := range strings.Split("\n"+text, "\n---\n") {
 		if strings.TrimSpace(part) != "" {
-			documents = append(documents, Document{fmt.Sprintf("%s[%d]", file, i), []byte(part)})
+			documents = append(documents, documentOf(fmt.Sprintf("%s[%d]", file, i), []byte(part)))
 		}
 	}
 	return documents
