@@ -52,7 +52,7 @@ func TestRejectedDryRun(t *testing.T) {
 		status int
 		want   []string
 	}{
-		"nothing":  {`{}`, 400, []string{"the request has 0 resources"}},
+		"nothing":       {`{}`, 400, []string{"the request has 0 resources"}},
 		"a list twice":  {`{"apply": [], "Apply": []}`, 400, []string{`an object has \"Apply\" twice`}},
 		"a field twice": {`{"delete": [{"type": "Mesh", "name": "a", "name": "b"}]}`, 400, []string{`\"name\" twice`}},
 		"no names": {`{"delete": [{"type": "MeshTimeout", "mesh": "shop"}, {"type": "MeshTimeout", "name": "a"},
