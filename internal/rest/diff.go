@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -25,7 +24,7 @@ import (
 const (
 	maxDiffBytes = 8 << 20
 	maxDiffItems = 1000
-	// maxDiffs is the number of diffs that are computed concurrently. Further requests wait.
+	// maxDiffs is the number of diffs that are computed concurrently, each of another user. Further requests wait.
 	maxDiffs = 2
 	// A diff of the global control plane sends the change to a number of zones at once, and reads their responses of up
 	// to a number of bytes each and together, within a time.
@@ -100,9 +99,14 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	if err := a.permitDiff(r, options); err != nil {
 		return err
 	}
+	release, err := a.turns.acquire(r.Context(), access.UserOf(r.Context()).Name)
+	if err != nil {
+		return err
+	}
+	defer release()
 	select {
 	case a.diffs <- struct{}{}:
-		defer sync.OnceFunc(func() { <-a.diffs })()
+		defer func() { <-a.diffs }()
 	case <-r.Context().Done():
 		return r.Context().Err()
 	}

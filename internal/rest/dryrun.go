@@ -54,7 +54,7 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), maxDryRunTime)
 	defer cancel()
-	release, err := a.dryRunners.acquire(ctx, access.UserOf(ctx).Name)
+	release, err := a.turns.acquire(ctx, access.UserOf(ctx).Name)
 	if err != nil {
 		return dryRunTimeout(ctx, err)
 	}
@@ -100,7 +100,8 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	return writeJSON(w, http.StatusOK, response)
 }
 
-// userTurns lets each user do one thing at a time, so that the requests of one user never take the turns of all.
+// userTurns lets each user have one diff or dry run at a time, so that the requests of one user never take the turns of
+// all.
 type userTurns struct {
 	mu   sync.Mutex
 	busy map[string]chan struct{} // by user; closed when the user is done

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"weft/internal/access"
+	"weft/internal/bubble"
 	"weft/internal/testwait"
 )
 
@@ -150,6 +153,38 @@ func TestDryRunsOfOneUser(t *testing.T) {
 	if len(turns.busy) != 0 {
 		t.Errorf("%d users are kept", len(turns.busy))
 	}
+}
+
+// TestChangesTakeTurns: a diff or a dry run of a user waits for the end of the one before.
+func TestChangesTakeTurns(t *testing.T) {
+	w := newWorld(t, newStore(t)) // its servers are no part of the bubble
+	bubble.Test(t, func(t *testing.T) {
+		config := w.config()
+		config.Inspector = knowing{}
+		a := newAPI(config)
+		for _, path := range []string{"/_diff", "/_dry-run"} {
+			release, err := a.turns.acquire(t.Context(), access.Administrator().Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			codes := make(chan int, 1)
+			go func() {
+				recorder := httptest.NewRecorder()
+				AsAdministrator(a.Guard.identify(http.HandlerFunc(a.route))).ServeHTTP(recorder,
+					httptest.NewRequestWithContext(t.Context(), "POST", path,
+						strings.NewReader(`{"apply": [{"type": "Mesh", "name": "Bad"}]}`)))
+				codes <- recorder.Code
+			}()
+			synctest.Wait()
+			if len(codes) > 0 {
+				t.Errorf("%s does not wait", path)
+			}
+			release()
+			if code := <-codes; code != http.StatusBadRequest {
+				t.Errorf("%s gets %d after its turn", path, code)
+			}
+		}
+	})
 }
 
 // BenchmarkDryRun checks 5,000 policies of one mesh.

@@ -123,8 +123,8 @@ type api struct {
 	diffs chan struct{} // has an element for each diff that is being computed
 	// dryRuns has an element for each dry run of several writes that is being computed.
 	dryRuns chan struct{}
-	// dryRunners has the users of these dry runs.
-	dryRunners userTurns
+	// turns has the users of these diffs and dry runs.
+	turns userTurns
 }
 
 // route is one row of the API's table: method and path, the action that the caller must be allowed, and the handler. A
