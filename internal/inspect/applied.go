@@ -128,6 +128,22 @@ type AppliedConf struct {
 	Items []AppliedItem `json:"items"`
 	// Notes are the parts of the conf without effect on the destination.
 	Notes []string `json:"notes,omitempty"`
+
+	merged policy.Merged
+	list   string // of the items
+}
+
+// fieldWarnings returns a warning for each field of the conf that has no effect for a reason, sorted.
+func (c *AppliedConf) fieldWarnings(reason func(path policy.Path) string) []string {
+	var warnings []string
+	for path, origin := range c.merged.Origins.All() {
+		if why := reason(path); why != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect%s (%s)", c.Kind, path, why,
+				ItemOf(origin, c.list)))
+		}
+	}
+	slices.Sort(warnings)
+	return warnings
 }
 
 // AppliedItem is an item of a policy.
@@ -263,9 +279,9 @@ func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
 // appliedConf returns the effective conf of a kind, which is merged from parts: to, rules or default.
 func appliedConf(of string, m policy.Merged, list string) AppliedConf {
 	item := func(origin policy.Origin) AppliedItem { return ItemOf(origin, list) }
-	a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}}
+	a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}, merged: m, list: list}
 	for path, origin := range m.Origins.All() {
-		a.Origins[path] = item(origin)
+		a.Origins[path.String()] = item(origin)
 	}
 	for _, origin := range m.Parts {
 		a.Items = append(a.Items, item(origin))

@@ -126,14 +126,13 @@ func sentWarnings(confs []AppliedCallers, protocol kind.Protocol, forwarded bool
 			by := checkedBy{text: text, forward: forwarded}
 			warnings = append(warnings, checkerNotes(c.Kind, conf, protocol, by)...)
 		case *kind.CircuitBreakerConf:
-			for _, path := range slices.Sorted(maps.Keys(c.Origins)) {
-				if !protocol.IsHTTP() && slices.ContainsFunc(ofRequests, func(p string) bool {
-					return strings.HasPrefix(path, p)
-				}) {
-					warnings = append(warnings, fmt.Sprintf("%s: %s has no effect on connections that are not HTTP "+
-						"(%s)", c.Kind, path, c.Origins[path]))
+			warnings = append(warnings, c.fieldWarnings(func(path policy.Path) string {
+				isPath := func(field string) bool { return strings.HasPrefix(path.String(), field) }
+				if !protocol.IsHTTP() && slices.ContainsFunc(ofRequests, isPath) {
+					return notHTTP
 				}
-			}
+				return ""
+			})...)
 		}
 	}
 	return warnings
@@ -209,6 +208,9 @@ func panicWarnings(confs []AppliedCallers) []string {
 	return nil
 }
 
+// notHTTP is why a field about requests has no effect.
+const notHTTP = " on connections that are not HTTP"
+
 // callerWarnings returns the confs and fields that have no effect where callers are unknown for a reason, or where
 // connections are not HTTP.
 func callerWarnings(confs []AppliedCallers, unknown string, tcp bool) []string {
@@ -219,16 +221,15 @@ func callerWarnings(confs []AppliedCallers, unknown string, tcp bool) []string {
 				c.Match.SpiffeID.Value, unknown))
 			continue
 		}
-		for _, path := range slices.Sorted(maps.Keys(c.Origins)) {
-			if !tcp && tooMany(c.Kind, path) {
-				warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: a caller gets %d faults at most (%s)",
-					c.Kind, path, kind.MaxFaults, c.Origins[path]))
+		warnings = append(warnings, c.fieldWarnings(func(path policy.Path) string {
+			switch {
+			case !tcp && isExcessFault(c.Kind, path):
+				return fmt.Sprintf(": a caller gets %d faults at most", kind.MaxFaults)
+			case tcp && isHTTPField(path.String()):
+				return notHTTP
 			}
-			if tcp && isHTTPField(path) {
-				warnings = append(warnings, fmt.Sprintf("%s: %s has no effect on connections that are not HTTP (%s)",
-					c.Kind, path, c.Origins[path]))
-			}
-		}
+			return ""
+		})...)
 	}
 	return warnings
 }
@@ -239,9 +240,8 @@ func isHTTPField(path string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(path, "local."), "http")
 }
 
-// tooMany reports whether a field is a fault beyond those that a caller gets, by its path: "http[4]".
-func tooMany(of, path string) bool {
-	var i int
-	n, err := fmt.Sscanf(path, "http[%d]", &i)
-	return of == kind.MeshFaultInjections.Name && n == 1 && err == nil && i >= kind.MaxFaults
+// isExcessFault reports whether a field is a fault beyond those that a caller gets.
+func isExcessFault(of string, path policy.Path) bool {
+	i, ok := path.ItemOf("http")
+	return of == kind.MeshFaultInjections.Name && ok && i >= kind.MaxFaults
 }

@@ -533,8 +533,8 @@ func countOf(n int, one, many string) string {
 func (p *policyEffect) paths(own []policy.Part) []string {
 	var paths []string
 	for path := range p.State.Tables.PolicyRows[p.key.Kind].Plan.Merge(own).Origins.All() {
-		if path = withoutPlaces(path); !slices.Contains(paths, path) {
-			paths = append(paths, path)
+		if field := path.Field(); !slices.Contains(paths, field) {
+			paths = append(paths, field)
 		}
 	}
 	return paths

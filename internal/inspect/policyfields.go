@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -44,18 +43,12 @@ type effectResult struct {
 	snis   map[resource.Key]sniPolicies // of MeshTCPRoutes
 }
 
-func (r *effectResult) add(by policy.Origin, path, reason string) {
-	path = withoutPlaces(path)
+func (r *effectResult) add(by policy.Origin, field, reason string) {
 	if r.fields[by.Policy] == nil {
 		r.fields[by.Policy] = map[string]fieldEffect{}
 	}
-	r.fields[by.Policy][path] = r.fields[by.Policy][path].with(fieldEffect{reason == "", reason})
+	r.fields[by.Policy][field] = r.fields[by.Policy][field].with(fieldEffect{reason == "", reason})
 }
-
-// withoutPlaces returns a path without the places in lists, which differ from one merged list to another.
-func withoutPlaces(path string) string { return places.ReplaceAllString(path, "[]") }
-
-var places = regexp.MustCompile(`\[\d+\]`)
 
 // result returns the effect of the fields of the policies of a selection.
 func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
@@ -158,10 +151,11 @@ func (s *selectionFields) sentAs(about []policy.Part, protocol kind.Protocol) {
 	}
 	unused := s.snis(about, m, protocol)
 	for path, origin := range m.Origins.All() {
-		if unused != nil && unused[ruleIn(path)] {
+		if rule, ok := path.ItemOf("rules"); ok && unused[rule] {
 			continue
 		}
-		s.result.add(origin, path, withoutEffect(origin.Policy.Kind, path, protocol, m.Conf, toRoute[origin]))
+		field := path.Field()
+		s.result.add(origin, field, withoutEffect(origin.Policy.Kind, field, protocol, m.Conf, toRoute[origin]))
 	}
 }
 
@@ -229,7 +223,7 @@ func (s *selectionFields) wholeProxies() {
 	}
 	policy.Sort(parts)
 	for path, origin := range s.merge(parts).Origins.All() {
-		s.result.add(origin, path, s.unforwarded(origin.Policy.Kind))
+		s.result.add(origin, path.Field(), s.unforwarded(origin.Policy.Kind))
 	}
 }
 
@@ -263,7 +257,8 @@ func (s *selectionFields) received() {
 		policy.Sort(parts)
 		for _, matched := range policy.Inbound(parts) {
 			for path, origin := range s.merge(matched.Parts).Origins.All() {
-				s.result.add(origin, path, s.unreceived(origin.Policy.Kind, path, matched.Match, at))
+				field := path.Field()
+				s.result.add(origin, field, s.unreceived(origin.Policy.Kind, field, matched.Match, at))
 			}
 		}
 	}

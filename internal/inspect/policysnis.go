@@ -3,9 +3,7 @@ package inspect
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/internal/policy"
@@ -65,7 +63,9 @@ func (s *selectionFields) snis(about []policy.Part, m policy.Merged, protocol ki
 	}
 	serving, by := kind.RulesOfSNIs(conf.Rules), map[int]resource.Key{}
 	for path, origin := range m.Origins.All() {
-		by[ruleIn(path)] = origin.Policy
+		if rule, ok := path.ItemOf("rules"); ok {
+			by[rule] = origin.Policy
+		}
 	}
 	for i := range about {
 		of := about[i].Policy.Key
@@ -90,15 +90,4 @@ func (s *selectionFields) snis(about []policy.Part, m policy.Merged, protocol ki
 		unused[i] = false
 	}
 	return unused
-}
-
-var rulePath = regexp.MustCompile(`^rules\[(\d+)\]`)
-
-// ruleIn returns the index of the rule that a path of a route is in; -1: in none.
-func ruleIn(path string) int {
-	if in := rulePath.FindStringSubmatch(path); in != nil {
-		i, _ := strconv.Atoi(in[1])
-		return i
-	}
-	return -1
 }

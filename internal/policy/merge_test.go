@@ -194,7 +194,7 @@ func TestOriginsCanBeReadInPart(t *testing.T) {
 	for stop, want := range []string{"idle", "detectors.totalFailures", "appendMatch[0]", "appendMatch[1]"} {
 		last, n := "", 0
 		for path, origin := range origins.All() {
-			if last, n = path, n+1; n > stop {
+			if last, n = path.String(), n+1; n > stop {
 				if origin.String() != "MeshTest m/a[0]" {
 					t.Errorf("%s is from %s", path, origin)
 				}

@@ -1,9 +1,6 @@
 package policy
 
-import (
-	"fmt"
-	"iter"
-)
+import "iter"
 
 // Origins is the tree of the parts that the fields of a merged conf are from. It has the shape of the conf, with the
 // names of the fields in JSON, and ends where a value is from one part as a whole.
@@ -19,29 +16,35 @@ type Field struct {
 	*Origins
 }
 
-// All returns the path of each value and the part that it is from, such as "http.requestTimeout" and
-// "rules[0].default.filters".
-func (o *Origins) All() iter.Seq2[string, Origin] {
-	return func(yield func(string, Origin) bool) { o.walk("", yield) }
+// All returns the path of each value and the part that it is from. The next path overwrites the former one.
+func (o *Origins) All() iter.Seq2[Path, Origin] {
+	return func(yield func(Path, Origin) bool) { o.walk(make(Path, 0, 8), yield) }
 }
 
-func (o *Origins) walk(path string, yield func(string, Origin) bool) bool {
+func (o *Origins) walk(path Path, yield func(Path, Origin) bool) bool {
 	if o.From != nil {
 		return yield(path, *o.From)
 	}
 	for _, f := range o.Fields {
-		below := f.Name
-		if path != "" {
-			below = path + "." + f.Name
-		}
-		if !f.walk(below, yield) {
+		if !f.walk(append(path, Step{Field: f.Name}), yield) {
 			return false
 		}
 	}
 	for i, item := range o.Items {
-		if !item.walk(fmt.Sprintf("%s[%d]", path, i), yield) {
+		if !item.walk(append(path, Step{Item: i}), yield) {
 			return false
 		}
 	}
 	return true
+}
+
+// ItemsOf returns the part that each item of a list of the conf is from, which is appended or prepended as a whole.
+func (o *Origins) ItemsOf(list string) []Origin {
+	var origins []Origin
+	for path, origin := range o.All() {
+		if _, ok := path.ItemOf(list); ok {
+			origins = append(origins, origin)
+		}
+	}
+	return origins
 }

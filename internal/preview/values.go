@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/internal/graph"
@@ -237,7 +236,7 @@ func settings(merged map[string]policy.Merged, of, part string) map[string]*Sett
 	}
 	fields := map[string]*Setting{}
 	for path, origin := range m.Origins.All() {
-		fields[path] = &Setting{at(document, path), itemText(origin, part)}
+		fields[path.String()] = &Setting{path.ValueIn(document), itemText(origin, part)}
 	}
 	return fields
 }
@@ -247,21 +246,4 @@ func itemText(origin policy.Origin, part string) string {
 		return origin.Policy.String() + " default"
 	}
 	return fmt.Sprintf("%s %s[%d]", origin.Policy, part, origin.Part)
-}
-
-// at returns the value at a path of a document, such as "http.requestTimeout" or "rules[0].default".
-func at(document json.RawMessage, path string) json.RawMessage {
-	for name := range strings.FieldsFuncSeq(path, func(c rune) bool { return c == '.' || c == '[' || c == ']' }) {
-		var fields map[string]json.RawMessage
-		var items []json.RawMessage
-		switch i, err := strconv.Atoi(name); {
-		case json.Unmarshal(document, &fields) == nil && fields[name] != nil:
-			document = fields[name]
-		case err == nil && json.Unmarshal(document, &items) == nil && i < len(items):
-			document = items[i]
-		default:
-			return document
-		}
-	}
-	return document
 }

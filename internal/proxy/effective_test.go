@@ -149,8 +149,9 @@ func shown(s *graph.State, r *table.Reader, set proxy.PolicySet, to service.Dest
 	values["connectionTimeout"], values["idleTimeout"] = conf.ConnectionTimeout, conf.IdleTimeout
 	var fields []string
 	for path, origin := range merged.Origins.All() {
-		name := strings.TrimSuffix(strings.TrimSuffix(path, "ionTimeout"), "Timeout")
-		fields = append(fields, fmt.Sprintf("%s %d %s[%d]", name, *values[path]/1e9, origin.Policy.Name, origin.Part))
+		text := path.String()
+		name := strings.TrimSuffix(strings.TrimSuffix(text, "ionTimeout"), "Timeout")
+		fields = append(fields, fmt.Sprintf("%s %d %s[%d]", name, *values[text]/1e9, origin.Policy.Name, origin.Part))
 	}
 	return strings.Join(fields, ", ")
 }

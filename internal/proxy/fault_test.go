@@ -67,7 +67,7 @@ func TestFaults(t *testing.T) {
 				var items []string
 				i := 0
 				for path, origin := range callers.Origins.All() {
-					if want := fmt.Sprintf("http[%d]", i); path != want {
+					if want := fmt.Sprintf("http[%d]", i); path.String() != want {
 						t.Errorf("the path of an origin is %s, want %s", path, want)
 					}
 					items = append(items, fmt.Sprintf("%d %s[%d]",

@@ -138,9 +138,9 @@ func shownCallers(s *graph.State, r *table.Reader, at proxy.PlaceKey) string {
 			"http.streamIdleTimeout": conf.Requests().StreamIdleTimeout}
 		var fields []string
 		for path, origin := range callers.Origins.All() {
-			name := strings.NewReplacer("http.", "", "IdleTimeout", "", "Timeout", "").Replace(path)
+			name := strings.NewReplacer("http.", "", "IdleTimeout", "", "Timeout", "").Replace(path.String())
 			from := fmt.Sprintf("%s[%d]", origin.Policy.Name, origin.Part)
-			fields = append(fields, fmt.Sprintf("%s %d %s", name, *values[path]/1e9, from))
+			fields = append(fields, fmt.Sprintf("%s %d %s", name, *values[path.String()]/1e9, from))
 		}
 		all = append(all, callers.Match.String()+": "+strings.Join(fields, ", "))
 	}

@@ -1,14 +1,12 @@
 package proxy
 
 import (
-	"fmt"
 	"slices"
 
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
-	"weft/resource"
 )
 
 // WholeProxyConfs are the effective confs about a proxy as a whole; nil: no policy of the kind applies.
@@ -27,15 +25,9 @@ type PatchConf struct {
 // patchConfOf returns a merged conf with the places where its policies begin.
 func patchConfOf(merged policy.Merged) *PatchConf {
 	conf := &PatchConf{ProxyPatchConf: *merged.Conf.(*kind.ProxyPatchConf)}
-	of := make([]resource.Key, len(conf.AppendModifications))
-	for path, origin := range merged.Origins.All() {
-		var i int
-		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err == nil {
-			of[i] = origin.Policy
-		}
-	}
+	of := merged.Origins.ItemsOf("appendModifications")
 	for i := 1; i < len(of); i++ {
-		if of[i] != of[i-1] {
+		if of[i].Policy != of[i-1].Policy {
 			conf.Firsts = append(conf.Firsts, i)
 		}
 	}

@@ -96,10 +96,10 @@ func TestConfsOfWholeProxies(t *testing.T) {
 }
 
 // originsByPath returns the names of the policies that fields are from, sorted by field.
-func originsByPath(origins iter.Seq2[string, policy.Origin]) string {
+func originsByPath(origins iter.Seq2[policy.Path, policy.Origin]) string {
 	var texts []string
 	for path, origin := range origins {
-		texts = append(texts, path+" "+origin.Policy.Name)
+		texts = append(texts, path.String()+" "+origin.Policy.Name)
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, ", ")

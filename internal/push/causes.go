@@ -2,7 +2,6 @@ package push
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -36,11 +35,7 @@ func (rows Rows) modifying(key state.ProxyKey, t xds.Type, name string) []kind.C
 		destination = origin.Destination.String()
 	}
 	var causes []kind.Cause
-	for path, origin := range merged.Origins.All() {
-		var i int
-		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err != nil {
-			continue
-		}
+	for i, origin := range merged.Origins.ItemsOf("appendModifications") {
 		m := merged.Conf.(*kind.ProxyPatchConf).AppendModifications[i].One()
 		if m == nil || !envoy.MayModify(m, t, name, destination) {
 			continue

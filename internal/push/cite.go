@@ -86,33 +86,16 @@ func (w *world) received(key state.ProxyKey, l *proxy.InboundListener, client []
 		if i < 0 {
 			continue
 		}
+		document, _ := json.Marshal(merged[of][i].Conf) // it was read from JSON
 		for path, origin := range merged[of][i].Origins.All() {
-			if inspect.OtherProtocol(of, path, l.Protocol) == "" {
-				settings = append(settings, envoysim.Setting{Field: of + " " + path,
-					Value: valueAt(merged[of][i].Conf, path), Origin: inspect.ItemOf(origin, "rules").String()})
+			if inspect.OtherProtocol(of, path.String(), l.Protocol) == "" {
+				settings = append(settings, envoysim.Setting{Field: of + " " + path.String(),
+					Value:  strings.Trim(string(path.ValueIn(document)), `"`),
+					Origin: inspect.ItemOf(origin, "rules").String()})
 			}
 		}
 	}
 	return settings
-}
-
-// valueAt returns a field of a conf as text, such as "http.requestTimeout" or "http[1]".
-func valueAt(conf any, path string) string {
-	value, _ := json.Marshal(conf) // it was read from JSON
-	for name := range strings.SplitSeq(path, ".") {
-		var fields map[string]json.RawMessage
-		name, place, inList := strings.Cut(strings.TrimSuffix(name, "]"), "[")
-		if json.Unmarshal(value, &fields) != nil || fields[name] == nil {
-			break
-		}
-		value = fields[name]
-		var items []json.RawMessage
-		i, err := strconv.Atoi(place)
-		if inList && err == nil && json.Unmarshal(value, &items) == nil && i < len(items) {
-			value = items[i]
-		}
-	}
-	return strings.Trim(string(value), `"`)
 }
 
 // citation is the computation of the sources of one explanation.
@@ -225,7 +208,7 @@ func (c *citation) setting(s *envoysim.Setting) {
 		protocol = "grpc."
 	}
 	for path, origin := range conf.Origins.All() {
-		if path == field || of == kind.MeshRetries.Name && path == protocol+field {
+		if text := path.String(); text == field || of == kind.MeshRetries.Name && text == protocol+field {
 			s.Origin = toItem(origin).String()
 		}
 	}

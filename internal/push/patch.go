@@ -2,7 +2,6 @@ package push
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"weft/internal/envoy"
@@ -148,17 +147,11 @@ func (i *Inspector) Modifications(r *table.Reader, of proxy.WholeKey) []inspect.
 		return nil
 	}
 	confs := p.Patches[at].Confs
-	all := make([]inspect.Modified, len(merged.Conf.(*kind.ProxyPatchConf).AppendModifications))
-	for path, origin := range merged.Origins.All() {
-		var i int
-		if _, err := fmt.Sscanf(path, "appendModifications[%d]", &i); err == nil {
-			all[i].Policy = origin.Policy
-		}
-	}
+	var all []inspect.Modified
 	number := map[resource.Key]int{}
-	for i := range all {
-		all[i].Index = number[all[i].Policy]
-		number[all[i].Policy]++
+	for _, origin := range merged.Origins.ItemsOf("appendModifications") {
+		all = append(all, inspect.Modified{Policy: origin.Policy, Index: number[origin.Policy]})
+		number[origin.Policy]++
 	}
 	_, problems := envoy.NewPatches(&proxy.PatchOf(confs).ProxyPatchConf, c.state.Tables.PatchTypes)
 	patches := c.patches.Get(r, confs)
