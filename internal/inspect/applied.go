@@ -139,7 +139,7 @@ func (c *AppliedConf) fieldWarnings(reason func(path policy.Path) string) []stri
 	for path, origin := range c.merged.Origins.All() {
 		if why := reason(path); why != "" {
 			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect%s (%s)", c.Kind, path, why,
-				ItemOf(origin, c.list)))
+				origin.Item(c.list)))
 		}
 	}
 	slices.Sort(warnings)
@@ -258,12 +258,9 @@ func appliedConfs(merged map[string]policy.Merged, list string) []AppliedConf {
 	return confs
 }
 
-// ofWholeProxy is the place of the confs about a proxy as a whole.
-const ofWholeProxy = "default"
-
 // appliedWhole returns the effective confs about a proxy as a whole.
 func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
-	confs := appliedConfs(rs.State.Proxies.MergedWhole(rs.r, proxy.WholeOf(p.Key)), ofWholeProxy)
+	confs := appliedConfs(rs.State.Proxies.MergedWhole(rs.r, proxy.WholeOf(p.Key)), policy.DefaultPart)
 	for i := range confs {
 		if confs[i].Kind == kind.MeshPassthroughs.Name && p.Capture == nil {
 			confs[i].Notes = append(confs[i].Notes,
@@ -278,7 +275,7 @@ func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
 
 // appliedConf returns the effective conf of a kind, which is merged from parts: to, rules or default.
 func appliedConf(of string, m policy.Merged, list string) AppliedConf {
-	item := func(origin policy.Origin) AppliedItem { return ItemOf(origin, list) }
+	item := func(origin policy.Origin) AppliedItem { return itemOf(origin, list) }
 	a := AppliedConf{Kind: of, Conf: m.Conf, Origins: map[string]AppliedItem{}, merged: m, list: list}
 	for path, origin := range m.Origins.All() {
 		a.Origins[path.String()] = item(origin)
@@ -292,12 +289,9 @@ func appliedConf(of string, m policy.Merged, list string) AppliedConf {
 	return a
 }
 
-// ItemOf returns an item of a policy: of the list to or rules, or the default.
-func ItemOf(origin policy.Origin, list string) AppliedItem {
-	if list == ofWholeProxy {
-		return AppliedItem{Policy: origin.Policy.String(), Item: list}
-	}
-	return AppliedItem{origin.Policy.String(), fmt.Sprintf("%s[%d]", list, origin.Part), origin.Part}
+// itemOf returns an item of a policy: of the list to or rules, or the default.
+func itemOf(origin policy.Origin, list string) AppliedItem {
+	return AppliedItem{origin.Policy.String(), origin.PartName(list), origin.Part}
 }
 
 // untrustedReason returns why no server of a destination is accepted; empty: some are.

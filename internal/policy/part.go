@@ -19,6 +19,21 @@ type Origin struct {
 // String reads as "MeshTimeout default/web[0]".
 func (o Origin) String() string { return fmt.Sprintf("%s[%d]", o.Policy, o.Part) }
 
+// DefaultPart is the name of the part of a policy about the proxy as a whole.
+const DefaultPart = "default"
+
+// PartName returns the name of the part in its policy: "to[0]", "rules[0]" or [DefaultPart]. list is the name of its
+// list, or of the default.
+func (o Origin) PartName(list string) string {
+	if list == DefaultPart {
+		return list
+	}
+	return fmt.Sprintf("%s[%d]", list, o.Part)
+}
+
+// Item reads as "MeshTimeout default/web to[0]". list is that of [Origin.PartName].
+func (o Origin) Item(list string) string { return o.Policy.String() + " " + o.PartName(list) }
+
 // Part is one conf of a policy and what it is about.
 type Part struct {
 	Policy *Policy

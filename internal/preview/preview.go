@@ -81,8 +81,9 @@ type Group struct {
 
 // Value is one field of an effective conf that differs.
 type Value struct {
-	// To is the destination of the sent traffic, "backend:8080". Section is the inbound of the received traffic. Both
-	// are empty where the conf is about the whole proxy.
+	// To is the destination of the sent traffic, "backend:8080". Section is the inbound, the section of a zone ingress
+	// or the external service of a zone egress, which receives the traffic. Both are empty where the conf is about the
+	// whole proxy.
 	To      string `json:"to,omitempty"`
 	Section string `json:"section,omitempty"`
 	// Match is the match of the rule; empty: every caller.
@@ -303,7 +304,7 @@ func (c *comparer) add(groups map[string]*Group, key state.ProxyKey) {
 		return
 	}
 	change := Group{Mesh: key.Mesh, Names: []string{}, Added: before == nil, Removed: after == nil}
-	change.Values = append(slices.Clone(shared.values), c.ownValues(key, before, after)...)
+	change.Values = append(slices.Clone(shared.values), c.ownValues(before, after)...)
 	change.Callers, change.Requests = c.callersOf(before, after), shared.requests
 	text := fmt.Sprintln(key.Type, shared.text, signature(own), written(&change))
 	g := groups[text]

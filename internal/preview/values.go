@@ -13,9 +13,7 @@ import (
 	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
-	"weft/internal/state"
 	"weft/internal/table"
-	"weft/kind"
 	"weft/resource"
 )
 
@@ -106,16 +104,14 @@ func (c *comparer) merged(r *table.Reader, policies proxy.PolicySet,
 	return c.state.Proxies.MergedConfs(r, proxy.EffectiveKey{Policies: policies, Destination: d})
 }
 
-// ownValues compares the effective confs of rules, by section and match, and of confs about the whole proxy. The
-// effect of permissions is that on callers.
-func (c *comparer) ownValues(key state.ProxyKey, before, after *proxy.Proxy) []Value {
-	if key.Mesh == "" {
-		return nil
-	}
-	old, next := c.inbound(c.before, key, before), c.inbound(c.after, key, after)
-	places := slices.Collect(maps.Keys(old))
-	places = append(places, slices.Collect(maps.Keys(next))...)
-	slices.SortFunc(places, func(a, b place) int { return strings.Compare(a.String(), b.String()) })
+// ownValues compares the effective confs of the traffic that a proxy receives, by section and match, and of confs about
+// the whole proxy. The effect of permissions is that on callers.
+func (c *comparer) ownValues(before, after *proxy.Proxy) []Value {
+	old, next := c.own(c.before, before), c.own(c.after, after)
+	places := append(slices.Collect(maps.Keys(old)), slices.Collect(maps.Keys(next))...)
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(strings.Compare(a.section, b.section), strings.Compare(a.match, b.match))
+	})
 	var values []Value
 	for _, at := range slices.Compact(places) {
 		values = append(values, differences(Value{Section: at.section, Match: at.match}, old[at], next[at],
@@ -130,78 +126,51 @@ type place struct {
 	match   string
 }
 
-func (p place) String() string { return p.section + " " + p.match }
-
 // part is the name of the list whose items act at the place.
 func (p place) part() string {
 	if p.section == "" {
-		return "default"
+		return policy.DefaultPart
 	}
 	return "rules"
 }
 
-// inbound returns the effective confs of the policies that act at the sections of a proxy, by kind.
-func (c *comparer) inbound(r *table.Reader, key state.ProxyKey, p *proxy.Proxy) map[place]map[string]policy.Merged {
+// own returns the effective confs at the sections of a proxy and about the whole proxy, by kind. An external service of
+// a zone egress is a section of its own.
+func (c *comparer) own(r *table.Reader, p *proxy.Proxy) map[place]map[string]policy.Merged {
 	all := map[place]map[string]policy.Merged{}
 	if p == nil {
 		return all
 	}
-	for _, of := range kind.Policies() {
-		name := of.Describe().Name
-		rows, ok := c.state.Tables.PolicyRows[name]
-		if !ok || name == kind.MeshTrafficPermissions.Name {
-			continue
-		}
-		selections := c.state.Proxies.Selections.Get(r,
-			proxy.SelectionKey{PoliciesKey: proxy.PoliciesKey{Kind: name, Mesh: key.Mesh}, Proxy: key})
-		for _, section := range sectionsOf(p, of) {
-			var parts []policy.Part
-			for _, selected := range selections {
-				if section == "" || selected.AppliesTo(section) {
-					parts = append(parts, rows.Parts(r, key.Mesh, selected.Key.Name)...)
-				}
-			}
-			policy.Sort(parts)
-			for _, matched := range policy.Inbound(parts) {
-				at := place{section, matchText(matched.Match)}
+	add := func(section string, at proxy.PlaceKey) {
+		for of, callers := range c.state.Proxies.MergedAt(r, at) {
+			for i := range callers {
+				at := place{section, matchText(callers[i].Match)}
 				if all[at] == nil {
 					all[at] = map[string]policy.Merged{}
 				}
-				all[at][name] = rows.Plan.Merge(matched.Parts)
+				all[at][of] = callers[i].Merged
 			}
 		}
 	}
+	for i := range p.Listeners {
+		add(p.Listeners[i].Section, proxy.PlaceOf(p.Key, p.Key.Mesh, p.Listeners[i].Section, nil))
+	}
+	for i := range p.Ingresses {
+		add(p.Ingresses[i].Section, proxy.PlaceOf(p.Key, p.Key.Mesh, p.Ingresses[i].Section, nil))
+	}
+	for i := range p.Chains {
+		chain := &p.Chains[i]
+		add(destinationText(chain.Key), proxy.PlaceOf(p.Key, chain.Key.Mesh, chain.Section, chain.SNIs))
+	}
+	all[place{}] = c.state.Proxies.MergedWhole(r, proxy.WholeOf(p.Key))
 	return all
 }
 
-// sectionsOf returns the sections at which the rules of a kind act, or an empty one for a kind about the whole proxy.
-func sectionsOf(p *proxy.Proxy, of kind.Policy) []string {
-	if !of.HasRules() {
-		return []string{""}
-	}
-	var sections []string
-	for i := range p.Listeners {
-		sections = append(sections, p.Listeners[i].Section)
-	}
-	for i := range p.Chains {
-		sections = append(sections, p.Chains[i].Section)
-	}
-	slices.Sort(sections)
-	return slices.Compact(sections)
-}
-
 func matchText(m policy.Match) string {
-	var parts []string
-	switch {
-	case m.ID.IsPrefix():
-		parts = append(parts, "prefix "+m.ID.Value())
-	case m.ID.Exact != "":
-		parts = append(parts, m.ID.Exact)
+	if m.ID.IsPrefix() {
+		return "prefix " + m.ID.Value()
 	}
-	if m.SNI != "" {
-		parts = append(parts, "SNI "+m.SNI)
-	}
-	return strings.Join(parts, ", ")
+	return m.ID.Exact
 }
 
 // differences returns the fields that differ, by kind and path. part is the name of the list that the items are in.
@@ -236,14 +205,7 @@ func settings(merged map[string]policy.Merged, of, part string) map[string]*Sett
 	}
 	fields := map[string]*Setting{}
 	for path, origin := range m.Origins.All() {
-		fields[path.String()] = &Setting{path.ValueIn(document), itemText(origin, part)}
+		fields[path.String()] = &Setting{path.ValueIn(document), origin.Item(part)}
 	}
 	return fields
-}
-
-func itemText(origin policy.Origin, part string) string {
-	if part == "default" {
-		return origin.Policy.String() + " default"
-	}
-	return fmt.Sprintf("%s %s[%d]", origin.Policy, part, origin.Part)
 }

@@ -91,7 +91,7 @@ func (w *world) received(key state.ProxyKey, l *proxy.InboundListener, client []
 			if inspect.OtherProtocol(of, path.String(), l.Protocol) == "" {
 				settings = append(settings, envoysim.Setting{Field: of + " " + path.String(),
 					Value:  strings.Trim(string(path.ValueIn(document)), `"`),
-					Origin: inspect.ItemOf(origin, "rules").String()})
+					Origin: origin.Item("rules")})
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func (c *citation) route() {
 	}
 	var items []string
 	for _, origin := range routing.Merged.Parts {
-		items = append(items, toItem(origin).String())
+		items = append(items, origin.Item("to"))
 	}
 	detail := "no rule matches, so the request goes to the service itself"
 	if routing.Route.Last().Name == proxy.UnmatchedRule {
@@ -209,10 +209,7 @@ func (c *citation) setting(s *envoysim.Setting) {
 	}
 	for path, origin := range conf.Origins.All() {
 		if text := path.String(); text == field || of == kind.MeshRetries.Name && text == protocol+field {
-			s.Origin = toItem(origin).String()
+			s.Origin = origin.Item("to")
 		}
 	}
 }
-
-// toItem returns a to item of a policy.
-func toItem(origin policy.Origin) inspect.AppliedItem { return inspect.ItemOf(origin, "to") }

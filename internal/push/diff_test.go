@@ -155,3 +155,37 @@ func TestDiffEqualsTheCommit(t *testing.T) {
 		t.Error("no drawn change has an effect")
 	}
 }
+
+// TestDiffOfEgressRules: a rule about the SNI of an external service changes the conf of its callers at an egress, and
+// not that of another external service.
+func TestDiffOfEgressRules(t *testing.T) {
+	hub, _, _ := newHub(t, never{})
+	put(hub, kind.Meshes.Make("", mesh, kind.Mesh{}), everybody(), zoneEgress("one", "10.0.0.1"),
+		externalService("api", "192.0.2.1"), externalService("other", "192.0.2.2"))
+	g := hub.Inspector.config.state
+	egress := g.Proxies.Proxy.Get(table.Eval(g.Tables.DB.Snapshot()), state.ProxyKey{Mesh: mesh, Name: "one"})
+	rules := func(name string, seconds time.Duration, matches ...kind.RuleMatch) resource.Any {
+		timeout := kind.Duration(seconds * time.Second)
+		return kind.MeshTimeouts.Make(mesh, name, kind.MeshTimeout{Rules: []kind.RuleItem[kind.TimeoutConf]{{
+			Matches: matches, Default: kind.TimeoutConf{ConnectionTimeout: &timeout}}}})
+	}
+	put(hub, rules("all", 9))
+	sni := kind.RuleMatch{SNI: &kind.SNIMatch{Type: "Exact", Value: egress.Chains[0].SNIs[0]}}
+	diff, err := hub.Inspector.Diff(t.Context(), preview.Change{Put: []resource.Any{rules("api", 5, sni)}},
+		preview.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []string
+	for _, group := range diff.Groups {
+		for _, v := range group.Values {
+			values = append(values, fmt.Sprintf("%s %q %s %s, %s", v.Section, v.Match, v.Field, v.Before.SetBy,
+				v.After.SetBy))
+		}
+	}
+	want := `MeshExternalService api:443 "" connectionTimeout MeshTimeout default/all rules[0], ` +
+		`MeshTimeout default/api rules[0]`
+	if !slices.Equal(values, []string{want}) {
+		t.Errorf("the values are %q, want %q", values, want)
+	}
+}
