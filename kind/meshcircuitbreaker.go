@@ -1,6 +1,10 @@
 package kind
 
-import "weft/resource"
+import (
+	"fmt"
+
+	"weft/resource"
+)
 
 // MeshCircuitBreaker limits the connections and requests of the proxies that it targets, and ejects endpoints that
 // fail.
@@ -143,6 +147,30 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 	},
 	Statuses: policyStatuses("MeshCircuitBreaker"),
 	Older:    func(p *MeshCircuitBreaker) []string { return fromAsWarned(p.From) },
+	Fields: []FieldRule[CircuitBreakerConf]{
+		{Reason: func(_ *CircuitBreakerConf, _ string, at *Place) string {
+			if at.Direction == Received && at.Role != Sidecar {
+				return "a zone proxy has no application; use to"
+			}
+			return ""
+		}},
+		{Prefix: "connectionLimits.maxRequests", Protocols: requestProtocols},
+		{Prefix: "connectionLimits.maxRetries", Protocols: requestProtocols},
+		{Prefix: "outlierDetection.", Reason: neverEjected},
+	},
+	ZoneProxies: true,
+	Content:     func(p *MeshCircuitBreaker) []string { return append(unsplitErrors(p), limitsOfAll(p)...) },
+}
+
+// neverEjected is about the detectors of an application, which need another panic threshold than the default.
+func neverEjected(c *CircuitBreakerConf, _ string, at *Place) string {
+	o := c.Outliers()
+	if at.Direction != Received || o.Detection() == (Detectors{}) ||
+		o.HealthyPanicThreshold != nil && *o.HealthyPanicThreshold == 0 {
+		return ""
+	}
+	return "the application is the only endpoint, so it is used also while it is ejected, unless " +
+		"healthyPanicThreshold is 0"
 }
 
 func validateMeshCircuitBreaker(o *resource.Object[MeshCircuitBreaker], found resource.Problems) resource.Problems {
@@ -175,4 +203,35 @@ func (c *checks) outlierDetection(at string, o *OutlierDetection) {
 		c.add(at+".detectors", "is required: one of totalFailures, gatewayFailures, localOriginFailures, successRate, "+
 			"failurePercentage; or disabled: true")
 	}
+}
+
+// unsplitErrors warns of detectors of failures to reach an endpoint that count them apart although the policy does not
+// split them.
+func unsplitErrors(p *MeshCircuitBreaker) []string {
+	var warnings []string
+	for i := range p.To {
+		o := p.To[i].Default.Outliers()
+		if split := o.SplitExternalAndLocalErrors; split != nil && !*split && o.Detection().LocalOriginFailures != nil {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.outlierDetection."+
+				"splitExternalAndLocalErrors: false has no effect beside detectors.localOriginFailures, which counts "+
+				"these errors apart", i))
+		}
+	}
+	return warnings
+}
+
+// limitsOfAll warns of limits that hold for zone proxies too, which carry the traffic of many clients.
+func limitsOfAll(p *MeshCircuitBreaker) []string {
+	if p.TargetRef != nil && p.TargetRef.Kind != "Mesh" {
+		return nil
+	}
+	var warnings []string
+	for i := range p.To {
+		if p.To[i].Default.ConnectionLimits != nil {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.connectionLimits: also holds for the zone "+
+				"proxies of the mesh, for the traffic of all their clients together; target Dataplanes by labels to "+
+				"leave them out", i))
+		}
+	}
+	return warnings
 }

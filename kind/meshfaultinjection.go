@@ -80,6 +80,19 @@ var MeshFaultInjections = &PolicyKind[MeshFaultInjection, FaultConf]{
 	},
 	Statuses: policyStatuses("MeshFaultInjection"),
 	Older:    func(p *MeshFaultInjection) []string { return fromAsWarned(p.From) },
+	Fields: []FieldRule[FaultConf]{
+		{Prefix: "http[", Protocols: requestProtocols},
+		{Prefix: "http[", Reason: excessFault},
+	},
+}
+
+// excessFault is about the faults beyond [MaxFaults].
+func excessFault(_ *FaultConf, field string, _ *Place) string {
+	place, _, _ := strings.Cut(strings.TrimPrefix(field, "http["), "]")
+	if i, err := strconv.Atoi(place); err == nil && i >= MaxFaults {
+		return fmt.Sprintf("a caller gets %d faults at most", MaxFaults)
+	}
+	return ""
 }
 
 // defaultMeshFaultInjection removes faults without a field, which inject nothing.
@@ -97,7 +110,7 @@ func validateMeshFaultInjection(o *resource.Object[MeshFaultInjection], found re
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
 	checkFrom(c, o.Spec.From)
-	checkRules(c, o.Spec.Rules, (*checks).faults, func(*FaultConf) []connectionField { return nil })
+	checkRules(c, o.Spec.Rules, (*checks).faults, nil)
 	return c.problems
 }
 

@@ -152,6 +152,23 @@ var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
 	Costs: &PortCosts[*HealthCheckConf]{EachEndpoint: true, Unit: "checks of endpoints in 1,000 s", Of: checkCost,
 		Most: 2_000_000, Producer: 100_000},
 	Older: olderPanicThreshold,
+	Fields: []FieldRule[HealthCheckConf]{
+		{Prefix: "http.", Protocols: []Protocol{HTTP, HTTP2}},
+		{Prefix: "grpc.", Protocols: []Protocol{GRPC}},
+		{Prefix: "tcp.", Reason: otherChecker},
+	},
+	ZoneProxies: true,
+	Content:     checksOfAll,
+}
+
+// otherChecker is about the checks by connections, beside which those by requests go first.
+func otherChecker(c *HealthCheckConf, _ string, at *Place) string {
+	switch checker := c.CheckerOf(at.Protocol, at.Role == ZoneIngressRole); checker {
+	case HTTPChecker, GRPCChecker:
+		return fmt.Sprintf("the checker %s is the one for %s", checker, at.Protocol)
+	case NoChecker, TCPChecker:
+	}
+	return ""
 }
 
 // olderPanicThreshold returns a deprecation warning for each panic threshold. It stays, since a MeshCircuitBreaker
@@ -255,4 +272,19 @@ func (c *checks) checkedHeader(at, name string) {
 		return
 	}
 	c.changedHeader(at, name)
+}
+
+// checksOfAll warns of checks that every proxy of a mesh sends to every endpoint.
+func checksOfAll(p *MeshHealthCheck) []string {
+	if p.TargetRef != nil && p.TargetRef.Kind != "Mesh" {
+		return nil
+	}
+	var warnings []string
+	for i := range p.To {
+		if p.To[i].TargetRef.Kind == "Mesh" {
+			warnings = append(warnings, fmt.Sprintf("spec.to[%d]: every proxy of the mesh checks every endpoint that "+
+				"it reaches, in each interval; target some Dataplanes, or the services that need checks", i))
+		}
+	}
+	return warnings
 }

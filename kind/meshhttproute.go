@@ -208,6 +208,7 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 		return parts
 	},
 	Statuses: policyStatuses("MeshHTTPRoute"),
+	Fields:   []FieldRule[HTTPRouteConf]{{Prefix: "rules", Protocols: requestProtocols}},
 }
 
 // defaultMeshHTTPRoute removes the default weight of mirrors, where it has no meaning: clients of Kuma fill it in.

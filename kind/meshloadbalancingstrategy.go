@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/big"
@@ -163,6 +164,20 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 		Most: 3 << 20, Producer: 256 << 10},
 	Combination: &Combination[LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
 	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
+	Fields:      []FieldRule[LoadBalancingConf]{{Prefix: "hashPolicies", Merged: true, Reason: nothingHashed}},
+}
+
+// nothingHashed is about the values that are hashed.
+func nothingHashed(c *LoadBalancingConf, _ string, at *Place) string {
+	ofConnection := func(p HashPolicy) bool { return p.Connection != nil || p.FilterState != nil }
+	switch {
+	case !c.Hashes():
+		return "the type of the load balancer is " + cmp.Or(c.Balancer().Type, RoundRobin) + ", not RingHash or Maglev"
+	case at.Protocol != "" && !at.Protocol.IsHTTP() && !slices.ContainsFunc(c.HashPolicies, ofConnection):
+		return "the protocol is " + string(at.Protocol) + ", which has Connection and FilterState only: each " +
+			"connection gets a random endpoint"
+	}
+	return ""
 }
 
 // withoutEmptyBalancers removes the fields of load balancers without settings, which say nothing beside the type.

@@ -91,6 +91,20 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 	Split:       func(p *MeshPassthrough) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
 	Statuses:    policyStatuses("MeshPassthrough"),
 	Restrictive: true,
+	Fields: []FieldRule[PassthroughConf]{
+		{Reason: func(_ *PassthroughConf, _ string, at *Place) string {
+			if !at.Transparent {
+				return "without transparentProxying, no connection passes a Dataplane by itself"
+			}
+			return ""
+		}},
+		{Prefix: "appendMatch", Reason: func(c *PassthroughConf, _ string, _ *Place) string {
+			if c.Mode() != PassthroughMatched {
+				return fmt.Sprintf("passthroughMode is %s; it needs Matched", c.Mode())
+			}
+			return ""
+		}},
+	},
 }
 
 func validateMeshPassthrough(o *resource.Object[MeshPassthrough], found resource.Problems) resource.Problems {

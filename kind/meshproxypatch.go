@@ -147,6 +147,9 @@ var MeshProxyPatches = &PolicyKind[MeshProxyPatch, ProxyPatchConf]{
 	},
 	Split:    func(p *MeshProxyPatch) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
 	Statuses: policyStatuses("MeshProxyPatch"),
+
+	ZoneProxies: true,
+	Content:     patchWarnings,
 }
 
 func validateMeshProxyPatch(o *resource.Object[MeshProxyPatch], found resource.Problems) resource.Problems {
@@ -315,4 +318,19 @@ func (c *checks) jsonPatch(at string, p *JSONPatch) {
 	case !valued && p.Value != nil:
 		c.add(at+".value", "has no meaning for %s; leave it out", p.Op)
 	}
+}
+
+// patchWarnings warns of a patch that makes a proxy group of each proxy.
+func patchWarnings(p *MeshProxyPatch) []string {
+	if p.TargetRef == nil || p.TargetRef.Name == "" {
+		return nil
+	}
+	for i := range p.Default.AppendModifications {
+		if m := p.Default.AppendModifications[i].One(); m != nil && m.OfGroup() {
+			return []string{fmt.Sprintf("spec.targetRef.name: the modification %d may change resources of the "+
+				"services that the proxy reaches, so the proxy shares none of them with others; with match.origin: "+
+				"inbound, or labels of many proxies, they stay shared", i)}
+		}
+	}
+	return nil
 }

@@ -1,6 +1,10 @@
 package kind
 
-import "weft/resource"
+import (
+	"fmt"
+
+	"weft/resource"
+)
 
 // MeshRateLimit limits the rate of the requests and connections that the proxies that it targets receive.
 //
@@ -81,6 +85,13 @@ var MeshRateLimits = &PolicyKind[MeshRateLimit, RateLimitConf]{
 	Statuses:    policyStatuses("MeshRateLimit"),
 	Restrictive: true,
 	Older:       func(p *MeshRateLimit) []string { return fromAsWarned(p.From) },
+	Fields:      rateLimitFields,
+	Content:     unusedStatuses,
+}
+
+var rateLimitFields = []FieldRule[RateLimitConf]{
+	{Prefix: "local.http.", Protocols: requestProtocols},
+	{Prefix: "local.tcp", Connections: true},
 }
 
 // onlyAtGateways is why `to` of a policy about received traffic is rejected.
@@ -93,9 +104,7 @@ func validateMeshRateLimit(o *resource.Object[MeshRateLimit], found resource.Pro
 		c.targetRef("spec.targetRef", o.Spec.TargetRef)
 	}
 	checkFrom(c, o.Spec.From)
-	checkRules(c, o.Spec.Rules, (*checks).rateLimits, func(conf *RateLimitConf) []connectionField {
-		return []connectionField{{"local.tcp", conf.Connections() != (TCPRateLimit{})}}
-	})
+	checkRules(c, o.Spec.Rules, (*checks).rateLimits, rateLimitFields)
 	return c.problems
 }
 
@@ -178,4 +187,16 @@ func knownToEnvoy(status uint32) bool {
 		}
 	}
 	return false
+}
+
+// unusedStatuses warns of statuses that Envoy replaces.
+func unusedStatuses(p *MeshRateLimit) []string {
+	var warnings []string
+	for i := range p.Rules {
+		if r := p.Rules[i].Default.Requests().OnRateLimit; r != nil && r.Status != nil && *r.Status < 400 {
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.local.http.onRateLimit.status: is %d: "+
+				"Envoy responds with 429 in place of a status below 400", i, *r.Status))
+		}
+	}
+	return warnings
 }

@@ -139,6 +139,13 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 	},
 	Combination: &Combination[RetryConf]{Partial: partialBackOff, Conflict: retryConflict},
 	Statuses:    policyStatuses("MeshRetry"),
+	Content:     methodsAlone,
+	Fields: []FieldRule[RetryConf]{
+		{Prefix: "http.", Protocols: []Protocol{HTTP, HTTP2}},
+		{Prefix: "grpc.", Protocols: []Protocol{GRPC}},
+		{Prefix: "tcp.", Protocols: []Protocol{TCP, TLS, Kafka}},
+		{Prefix: "tcp.maxConnectAttempt", Connections: true},
+	},
 }
 
 // HTTPMethodPrefix is the beginning of the entries of HTTPRetries.RetryOn that are methods.
@@ -286,3 +293,21 @@ func retryConflict(conf *RetryConf) string {
 	}
 	return ""
 }
+
+// methodsAlone warns of methods that have no causes of their own.
+func methodsAlone(p *MeshRetry) []string {
+	var warnings []string
+	for i := range p.To {
+		h := p.To[i].Default.HTTP
+		if h == nil || len(h.RetryOn) == 0 || len(h.RetriableResponseHeaders) > 0 ||
+			slices.ContainsFunc(h.RetryOn, isCause) {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.retryOn: has methods and no cause, so it "+
+			"changes nothing; add a cause, such as 5xx", i))
+	}
+	return warnings
+}
+
+// isCause reports whether an entry of HTTPRetries.RetryOn is no method.
+func isCause(entry string) bool { return !strings.HasPrefix(entry, HTTPMethodPrefix) }

@@ -1,6 +1,11 @@
 package kind
 
-import "weft/resource"
+import (
+	"fmt"
+	"time"
+
+	"weft/resource"
+)
 
 // MeshTimeout bounds the time that connections and requests of the proxies that it targets take.
 //
@@ -70,6 +75,23 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 	},
 	Statuses: policyStatuses("MeshTimeout"),
 	Older:    func(p *MeshTimeout) []string { return fromAsWarned(p.From) },
+	Fields:   timeoutFields,
+	Content:  longConnections,
+}
+
+var timeoutFields = []FieldRule[TimeoutConf]{
+	{Prefix: "http.", Protocols: requestProtocols},
+	{Prefix: "connectionTimeout", Connections: true},
+	{Prefix: "idleTimeout", Connections: true},
+	{Prefix: "http.maxStreamDuration", Connections: true},
+	{Prefix: "http.maxConnectionDuration", Connections: true},
+	{Prefix: "http.requestHeadersTimeout", Connections: true},
+	{Reason: func(_ *TimeoutConf, _ string, at *Place) string {
+		if at.Direction == Received && at.Role == ZoneEgressRole && at.ByID {
+			return "timeouts of a zone egress don't differ by caller"
+		}
+		return ""
+	}},
 }
 
 func validateMeshTimeout(o *resource.Object[MeshTimeout], found resource.Problems) resource.Problems {
@@ -82,30 +104,8 @@ func validateMeshTimeout(o *resource.Object[MeshTimeout], found resource.Problem
 	}
 	checkTo(c, o.Spec.To, (*checks).destinationOrRouteRef, (*checks).timeouts)
 	checkFrom(c, o.Spec.From)
-	checkRules(c, o.Spec.Rules, (*checks).timeouts, timeoutsOfConnections)
+	checkRules(c, o.Spec.Rules, (*checks).timeouts, timeoutFields)
 	return c.problems
-}
-
-func timeoutsOfConnections(conf *TimeoutConf) []connectionField {
-	h := conf.Requests()
-	return []connectionField{
-		{"connectionTimeout", conf.ConnectionTimeout != nil},
-		{"idleTimeout", conf.IdleTimeout != nil},
-		{"http.maxStreamDuration", h.MaxStreamDuration != nil},
-		{"http.maxConnectionDuration", h.MaxConnectionDuration != nil},
-		{"http.requestHeadersTimeout", h.RequestHeadersTimeout != nil},
-	}
-}
-
-// OfConnections returns the fields of the conf that are not about single requests.
-func (c *TimeoutConf) OfConnections() []string {
-	var fields []string
-	for _, f := range timeoutsOfConnections(c) {
-		if f.set {
-			fields = append(fields, f.name)
-		}
-	}
-	return fields
 }
 
 func (c *checks) timeouts(at string, conf *TimeoutConf) {
@@ -116,4 +116,23 @@ func (c *checks) timeouts(at string, conf *TimeoutConf) {
 		c.add(at+".http", "has no field; want one of requestTimeout, streamIdleTimeout, maxStreamDuration, "+
 			"maxConnectionDuration, requestHeadersTimeout")
 	}
+}
+
+// ConnectionLife is how long proxies keep a pooled HTTP connection by default. The peer's identity on a connection is
+// valid for as long, whatever the peer would present now.
+const ConnectionLife = 10 * time.Minute
+
+// longConnections warns of connections between proxies that outlive the default.
+func longConnections(p *MeshTimeout) []string {
+	var warnings []string
+	for i := range p.To {
+		d := p.To[i].Default.Requests().MaxConnectionDuration
+		if d == nil || *d > 0 && time.Duration(*d) <= ConnectionLife {
+			continue
+		}
+		warnings = append(warnings, fmt.Sprintf("spec.to[%d].default.http.maxConnectionDuration: is longer than the "+
+			"default of %s: a peer that is evicted, or that a permission denies, may keep an open connection for as "+
+			"long", i, ConnectionLife))
+	}
+	return warnings
 }

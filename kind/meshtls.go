@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -67,6 +68,7 @@ var MeshTLSes = &PolicyKind[MeshTLS, TLSConf]{
 	Split:       func(p *MeshTLS) Parts { return Parts{TargetRef: p.TargetRef, Rules: receivedParts(p.Rules)} },
 	Statuses:    policyStatuses("MeshTLS"),
 	Restrictive: true,
+	Content:     tlsWarnings,
 	Older:       func(p *MeshTLS) []string { return fromAsWarned(p.From) },
 }
 
@@ -114,4 +116,21 @@ func (c *TLSConf) FitsECDSA() bool {
 	return len(c.TLSCiphers) == 0 || slices.ContainsFunc(c.TLSCiphers, func(suite string) bool {
 		return slices.Contains(ecdsaCiphers, suite)
 	})
+}
+
+// tlsWarnings warns of confs that expose inbounds, or with which no handshake succeeds.
+func tlsWarnings(p *MeshTLS) []string {
+	var warnings []string
+	for i := range p.Rules {
+		conf := &p.Rules[i].Default
+		if conf.Mode == TLSPermissive {
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.mode: is Permissive: a plaintext "+
+				"connection has no identity, so no MeshTrafficPermission applies to it", i))
+		}
+		if !conf.FitsECDSA() {
+			warnings = append(warnings, fmt.Sprintf("spec.rules[%d].default.tlsCiphers: has none for ECDSA keys, "+
+				"which the certificates of this control plane have: their connections fail with TLS 1.2", i))
+		}
+	}
+	return warnings
 }

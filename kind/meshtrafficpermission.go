@@ -5,10 +5,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"iter"
-	"strings"
-
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+	"iter"
+	"slices"
+	"strings"
 
 	"weft/resource"
 )
@@ -91,6 +91,13 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 	Statuses:    policyStatuses("MeshTrafficPermission"),
 	Restrictive: true,
 	JoinsRules:  true,
+	Content:     noCallers,
+	Fields: []FieldRule[PermissionDefault]{{Reason: func(_ *PermissionDefault, _ string, at *Place) string {
+		if !at.Secured {
+			return "without an identity, a Dataplane allows every caller"
+		}
+		return ""
+	}}},
 }
 
 func permissionParts(p *MeshTrafficPermission) Parts {
@@ -390,4 +397,15 @@ func (c *checks) idPrefix(field, prefix string) {
 
 func notInSPIFFEPath(r rune) bool {
 	return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_/", r)
+}
+
+// noCallers warns of a permission that names no caller.
+func noCallers(p *MeshTrafficPermission) []string {
+	if slices.ContainsFunc(p.Rules, func(r PermissionRule) bool {
+		return len(r.Default.Allow)+len(r.Default.AllowWithShadowDeny)+len(r.Default.Deny) > 0
+	}) {
+		return nil
+	}
+	return []string{"spec.rules: names no caller: the policy allows and denies no caller, so the inbounds that it " +
+		"selects deny every caller that no other policy allows"}
 }

@@ -24,6 +24,18 @@ type Policy interface {
 	Deprecations(resource.Any) []string
 	// Conf returns an empty conf. Confs merge by its type; see internal/policy.
 	Conf() any
+	// NoEffectReason returns why a field of an effective conf has no effect at a place; empty: it has one. The empty
+	// field is the conf as a whole.
+	NoEffectReason(conf any, field string, at *Place) string
+	// OwnFields returns the paths of the fields of a conf that have a rule, but those that need a further policy.
+	OwnFields(conf any) []string
+	// Warnings returns the warnings about what a resource of the kind says, beside [UnusedFields].
+	Warnings(resource.Any) []string
+	// RulesAreJoined reports whether all rules that match a caller are joined by a function of the kind. Otherwise the
+	// confs of the rules that match a caller are merged.
+	RulesAreJoined() bool
+	// AtZoneProxies reports whether zone proxies apply items about sent traffic, and confs about the whole proxy.
+	AtZoneProxies() bool
 	// PortCosts returns what confs cost a proxy for each port that they are about; nil: nothing that has a bound.
 	PortCosts() *PortCosts[any]
 }
@@ -110,13 +122,18 @@ type PolicyKind[S, C any] struct {
 	// Combination is the rule about fields that different policies may set; nil: there is none.
 	Combination *Combination[C]
 	Statuses    *resource.Kind[PolicyStatus]
-	// JoinsRules is true where all rules that match a caller are joined by a function of the kind. Otherwise, the confs
-	// of the rules that match a caller are merged.
+	// JoinsRules is what RulesAreJoined returns.
 	JoinsRules bool
 	// Costs is what confs cost a proxy. Optional.
 	Costs *PortCosts[*C]
 	// Restrictive is what Restricts returns.
 	Restrictive bool
+	// Fields are the rules about fields that have no effect at some places. A field may have several.
+	Fields []FieldRule[C]
+	// ZoneProxies is what AtZoneProxies returns.
+	ZoneProxies bool
+	// Content returns the warnings about what a resource says. Optional.
+	Content func(*S) []string
 	// Older returns a deprecation warning for each older form of a field that Default rewrites. Optional.
 	Older func(*S) []string
 }
@@ -166,6 +183,20 @@ func hasField[S any](name string) bool {
 
 // Restricts implements [Policy].
 func (k *PolicyKind[S, C]) Restricts() bool { return k.Restrictive }
+
+// Warnings implements [Policy].
+func (k *PolicyKind[S, C]) Warnings(o resource.Any) []string {
+	if k.Content == nil {
+		return nil
+	}
+	return k.Content(&o.(*resource.Object[S]).Spec)
+}
+
+// RulesAreJoined implements [Policy].
+func (k *PolicyKind[S, C]) RulesAreJoined() bool { return k.JoinsRules }
+
+// AtZoneProxies implements [Policy].
+func (k *PolicyKind[S, C]) AtZoneProxies() bool { return k.ZoneProxies }
 
 // StatusKind implements [Policy].
 func (k *PolicyKind[S, C]) StatusKind() resource.Descriptor { return k.Statuses }

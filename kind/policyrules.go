@@ -136,16 +136,10 @@ func checkFrom[C any](c *checks, from []FromItem[C]) {
 	}
 }
 
-// connectionField is a field of a conf that is about connections. A rule about SPIFFE IDs has none of them.
-type connectionField struct {
-	name string
-	set  bool
-}
-
 // checkRules checks `rules` of a policy, each conf with the function of its kind. A rule about SPIFFE IDs may have no
 // field of a connection, since a connection exists before its caller is known.
 func checkRules[C any](c *checks, items []RuleItem[C], conf func(c *checks, at string, conf *C),
-	ofConnections func(conf *C) []connectionField) {
+	fields []FieldRule[C]) {
 	matches := 0
 	for i := range items {
 		at, item := fmt.Sprintf("spec.rules[%d]", i), &items[i]
@@ -156,11 +150,12 @@ func checkRules[C any](c *checks, items []RuleItem[C], conf func(c *checks, at s
 		}
 		matches += len(item.Matches)
 		conf(c, at+".default", &item.Default)
-		for _, field := range ofConnections(&item.Default) {
-			if byID && field.set {
-				c.add(at+".default."+field.name, "is not about single requests, so it can't differ by caller; move "+
-					"it to a rule without spiffeID")
-			}
+		if !byID {
+			continue
+		}
+		for _, field := range fieldsOf(fields, &item.Default, ofConnections[C]) {
+			c.add(at+".default."+field, "is not about single requests, so it can't differ by caller; move it "+
+				"to a rule without spiffeID")
 		}
 	}
 	if matches > maxRuleMatches {

@@ -61,18 +61,3 @@ func invalidResults(p *kind.MeshProxyPatch) []string {
 	}
 	return warnings
 }
-
-// patchWarnings warns of a patch that makes a proxy group of each proxy.
-func patchWarnings(p *kind.MeshProxyPatch) []string {
-	if p.TargetRef == nil || p.TargetRef.Name == "" {
-		return nil
-	}
-	for i := range p.Default.AppendModifications {
-		if m := p.Default.AppendModifications[i].One(); m != nil && m.OfGroup() {
-			return []string{fmt.Sprintf("spec.targetRef.name: the modification %d may change resources of the "+
-				"services that the proxy reaches, so the proxy shares none of them with others; with match.origin: "+
-				"inbound, or labels of many proxies, they stay shared", i)}
-		}
-	}
-	return nil
-}

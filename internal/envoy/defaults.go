@@ -3,7 +3,7 @@ package envoy
 import (
 	"time"
 
-	"weft/internal/identity"
+	"weft/kind"
 )
 
 // Defaults of every destination and inbound. docs/defaults.md has the reasons.
@@ -31,7 +31,7 @@ const (
 
 	// connectionLife is the age at which an HTTP connection accepts no further request. It ends after the responses of
 	// its open requests.
-	connectionLife = identity.ConnectionLife
+	connectionLife = kind.ConnectionLife
 	// forwardedConnectionLife is connectionLife where an egress and an ingress forward the connection. It is half of
 	// the time that a draining zone proxy gives the connections through it, so the last requests have the other half.
 	forwardedConnectionLife = 15 * time.Second

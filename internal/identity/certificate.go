@@ -11,10 +11,6 @@ import (
 	"weft/resource"
 )
 
-// ConnectionLife is how long proxies keep a pooled HTTP connection. The peer's identity on a connection is valid for as
-// long, whatever the peer would present now.
-const ConnectionLife = 10 * time.Minute
-
 // Holders returns the certificates of all proxies below a root of a mesh.
 func (s *Stage) Holders(r *table.Reader, mesh, fingerprint string) []*resource.Object[kind.DataplaneCertificates] {
 	key := state.RootKey(mesh, fingerprint)

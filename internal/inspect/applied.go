@@ -138,7 +138,7 @@ func (c *AppliedConf) fieldWarnings(reason func(path policy.Path) string) []stri
 	var warnings []string
 	for path, origin := range c.merged.Origins.All() {
 		if why := reason(path); why != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect%s (%s)", c.Kind, path, why,
+			warnings = append(warnings, fmt.Sprintf("%s: %s has no effect: %s (%s)", c.Kind, path, why,
 				origin.Item(c.list)))
 		}
 	}
@@ -262,9 +262,9 @@ func appliedConfs(merged map[string]policy.Merged, list string) []AppliedConf {
 func (rs *Reports) appliedWhole(p *proxy.Proxy) []AppliedConf {
 	confs := appliedConfs(rs.State.Proxies.MergedWhole(rs.r, proxy.WholeOf(p.Key)), policy.DefaultPart)
 	for i := range confs {
-		if confs[i].Kind == kind.MeshPassthroughs.Name && p.Capture == nil {
-			confs[i].Notes = append(confs[i].Notes,
-				"has no effect: the Dataplane has no transparentProxying, so no connection passes the proxy by itself")
+		of, at := kind.ByName(confs[i].Kind).(kind.Policy), kind.Place{Transparent: p.Capture != nil, Secured: true}
+		if reason := of.NoEffectReason(confs[i].Conf, "", &at); reason != "" {
+			confs[i].Notes = append(confs[i].Notes, "has no effect: "+reason)
 		}
 		if confs[i].Kind == kind.MeshProxyPatches.Name {
 			confs[i].Notes = append(confs[i].Notes, rs.modificationNotes(p.Key)...)

@@ -65,7 +65,8 @@ func (rs *Reports) appliedSections(p *proxy.Proxy) []AppliedSection {
 		in := &p.Ingresses[i]
 		a := AppliedSection{Section: in.Section, Protocol: kind.TCP,
 			Confs: rs.appliedCallers(proxy.PlaceOf(p.Key, p.Key.Mesh, in.Section, nil))}
-		a.Warnings = append(callerWarnings(a.Confs, unknownToIngress, true), rs.zoneWarnings(p, a.Confs)...)
+		a.Warnings = append(unusedConfs(a.Confs, kind.Place{Direction: kind.Received, Role: kind.ZoneIngressRole,
+			Protocol: kind.TCP, Secured: true}), zoneWarnings(p)...)
 		add(a)
 		for _, group := range p.Passes {
 			for _, to := range rs.forwardedBy(group.Mesh) {
@@ -76,11 +77,12 @@ func (rs *Reports) appliedSections(p *proxy.Proxy) []AppliedSection {
 	for i := range p.Chains {
 		c := &p.Chains[i]
 		received := rs.appliedCallers(proxy.PlaceOf(p.Key, c.Key.Mesh, c.Section, c.SNIs))
+		sent := rs.appliedSent(c.Key, c.Policies)
 		a := AppliedSection{Section: c.Section, ExternalService: c.Key.Service, Protocol: c.Protocol,
-			Confs: append(received, rs.appliedSent(c.Key, c.Policies)...)}
-		a.Warnings = append(callerWarnings(received, "", !c.Protocol.IsHTTP()), egressWarnings(received)...)
-		a.Warnings = append(a.Warnings, rs.zoneWarnings(p, received)...)
-		a.Warnings = append(a.Warnings, sentWarnings(a.Confs, c.Protocol, false)...)
+			Confs: slices.Concat(received, sent)}
+		a.Warnings = append(unusedConfs(received, kind.Place{Direction: kind.Received, Role: kind.ZoneEgressRole,
+			Protocol: c.Protocol, Secured: true}), zoneWarnings(p)...)
+		a.Warnings = append(a.Warnings, sentWarnings(sent, c.Protocol, kind.ZoneEgressRole)...)
 		add(a)
 	}
 	return sections
@@ -101,7 +103,7 @@ func (rs *Reports) appliedForwarding(section string, to service.DestinationKey,
 	policies proxy.PolicySet) AppliedSection {
 	a := AppliedSection{Section: section, Service: fmt.Sprintf("%s:%d", to.Service, to.Port), Protocol: kind.TCP,
 		Confs: rs.appliedSent(to, policies)}
-	a.Warnings = sentWarnings(a.Confs, kind.TCP, true)
+	a.Warnings = sentWarnings(a.Confs, kind.TCP, kind.ZoneIngressRole)
 	return a
 }
 
@@ -116,41 +118,43 @@ func (rs *Reports) appliedSent(to service.DestinationKey, policies proxy.PolicyS
 }
 
 // sentWarnings returns the confs about the traffic that a zone proxy sends, or fields of them, that have no effect.
-func sentWarnings(confs []AppliedCallers, protocol kind.Protocol, forwarded bool) []string {
+func sentWarnings(confs []AppliedCallers, protocol kind.Protocol, role kind.Role) []string {
 	var warnings []string
 	for _, c := range confs {
 		warnings = append(warnings, c.Notes...)
-		switch conf := c.Conf.(type) {
-		case *kind.HealthCheckConf:
+		if conf, ok := c.Conf.(*kind.HealthCheckConf); ok {
+			forwarded := role == kind.ZoneIngressRole
 			text := !forwarded && (protocol == kind.HTTP || !protocol.IsHTTP())
 			by := checkedBy{text: text, forward: forwarded}
 			warnings = append(warnings, checkerNotes(c.Kind, conf, protocol, by)...)
-		case *kind.CircuitBreakerConf:
-			warnings = append(warnings, c.fieldWarnings(func(path policy.Path) string {
-				isPath := func(field string) bool { return strings.HasPrefix(path.String(), field) }
-				if !protocol.IsHTTP() && slices.ContainsFunc(ofRequests, isPath) {
-					return notHTTP
-				}
-				return ""
-			})...)
 		}
+	}
+	return append(warnings, unusedConfs(confs, kind.Place{Direction: kind.Sent, Role: role, Protocol: protocol})...)
+}
+
+// unusedConfs returns the confs, and fields of them, that have no effect at a place.
+func unusedConfs(confs []AppliedCallers, at kind.Place) []string {
+	var warnings []string
+	for i := range confs {
+		c, items := &confs[i], "its items"
+		of := kind.ByName(c.Kind).(kind.Policy)
+		if at.ByID = c.Match != nil; at.ByID {
+			items = "the rules about " + c.Match.SpiffeID.Value
+		}
+		if reason := of.NoEffectReason(c.Conf, "", &at); reason != "" {
+			warnings = append(warnings, fmt.Sprintf("%s: %s have no effect: %s", c.Kind, items, reason))
+			continue
+		}
+		warnings = append(warnings, c.fieldWarnings(func(path policy.Path) string {
+			return of.NoEffectReason(c.Conf, path.String(), &at)
+		})...)
 	}
 	return warnings
 }
 
-// ofRequests are the fields of a MeshCircuitBreaker about requests and their responses.
-var ofRequests = []string{"connectionLimits.maxRequests", "connectionLimits.maxRetries",
-	"outlierDetection.detectors.successRate", "outlierDetection.detectors.failurePercentage"}
-
-// zoneWarnings returns the policies, or rules of them, that zone proxies do not apply.
-func (rs *Reports) zoneWarnings(p *proxy.Proxy, received []AppliedCallers) []string {
+// zoneWarnings returns the policies about the traffic of a zone proxy that it does not apply.
+func zoneWarnings(p *proxy.Proxy) []string {
 	var warnings []string
-	for _, c := range received {
-		if c.Kind == kind.MeshCircuitBreakers.Name {
-			warnings = append(warnings, c.Kind+": rules have no effect at a zone proxy, which has no application; "+
-				"use to")
-		}
-	}
 	for _, of := range p.Group.Policies.Keys() {
 		if !proxy.AppliedByZoneProxies(of.Kind) {
 			warnings = append(warnings, fmt.Sprintf("%s: to has no effect at a zone proxy: the proxies of the clients "+
@@ -160,88 +164,13 @@ func (rs *Reports) zoneWarnings(p *proxy.Proxy, received []AppliedCallers) []str
 	return warnings
 }
 
-// egressWarnings returns the timeouts that have no effect at a zone egress.
-func egressWarnings(confs []AppliedCallers) []string {
-	var warnings []string
-	for _, c := range confs {
-		if c.Kind == kind.MeshTimeouts.Name && c.Match != nil {
-			warnings = append(warnings, fmt.Sprintf("%s: the rules about %s have no effect: timeouts of a zone egress "+
-				"don't differ by caller", c.Kind, c.Match.SpiffeID.Value))
-		}
-	}
-	return warnings
-}
-
-// Reasons why the caller of a connection is unknown.
-const (
-	unknownToIngress   = "a zone ingress doesn't decrypt connections, so it knows no caller"
-	unknownToPlaintext = "the inbound is plaintext, so it knows no caller"
-)
-
 // inboundWarnings returns the confs of an inbound that have no effect.
 func inboundWarnings(l *proxy.InboundListener, confs []AppliedCallers) []string {
-	reason := ""
-	if l.Permissions == nil {
-		reason = unknownToPlaintext
-	}
-	warnings := append(callerWarnings(confs, reason, !l.Protocol.IsHTTP()), panicWarnings(confs)...)
+	warnings := unusedConfs(confs,
+		kind.Place{Direction: kind.Received, Protocol: l.Protocol, Secured: l.Permissions != nil})
 	if len(confs) > 0 && strings.Contains(l.Section, "+") {
 		warnings = append(warnings, fmt.Sprintf("the inbounds %s share a listener, which has one conf: rules about "+
 			"any of them apply to all, in the order of precedence", strings.ReplaceAll(l.Section, "+", ", ")))
 	}
 	return warnings
-}
-
-// panicWarnings says where the application of an inbound is used although it is ejected.
-func panicWarnings(confs []AppliedCallers) []string {
-	for _, c := range confs {
-		breaker, ok := c.Conf.(*kind.CircuitBreakerConf)
-		if !ok {
-			continue
-		}
-		o := breaker.Outliers()
-		if o.Detection() != (kind.Detectors{}) && (o.HealthyPanicThreshold == nil || *o.HealthyPanicThreshold > 0) {
-			return []string{c.Kind + ": outlierDetection has no effect: the application is the only endpoint, so it " +
-				"is used also while it is ejected, unless healthyPanicThreshold is 0"}
-		}
-	}
-	return nil
-}
-
-// notHTTP is why a field about requests has no effect.
-const notHTTP = " on connections that are not HTTP"
-
-// callerWarnings returns the confs and fields that have no effect where callers are unknown for a reason, or where
-// connections are not HTTP.
-func callerWarnings(confs []AppliedCallers, unknown string, tcp bool) []string {
-	var warnings []string
-	for _, c := range confs {
-		if c.Match != nil && unknown != "" {
-			warnings = append(warnings, fmt.Sprintf("%s: the rules about %s never match: %s", c.Kind,
-				c.Match.SpiffeID.Value, unknown))
-			continue
-		}
-		warnings = append(warnings, c.fieldWarnings(func(path policy.Path) string {
-			switch {
-			case !tcp && isExcessFault(c.Kind, path):
-				return fmt.Sprintf(": a caller gets %d faults at most", kind.MaxFaults)
-			case tcp && isHTTPField(path.String()):
-				return notHTTP
-			}
-			return ""
-		})...)
-	}
-	return warnings
-}
-
-// isHTTPField reports whether a field is about requests, by its path: "http.requestTimeout", "local.http.disabled" or
-// "http[0]".
-func isHTTPField(path string) bool {
-	return strings.HasPrefix(strings.TrimPrefix(path, "local."), "http")
-}
-
-// isExcessFault reports whether a field is a fault beyond those that a caller gets.
-func isExcessFault(of string, path policy.Path) bool {
-	i, ok := path.ItemOf("http")
-	return of == kind.MeshFaultInjections.Name && ok && i >= kind.MaxFaults
 }

@@ -1,9 +1,7 @@
 package inspect
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	"weft/internal/service"
@@ -83,18 +81,14 @@ func checkerNotes(list string, c *kind.HealthCheckConf, protocol kind.Protocol, 
 
 // hashNotes says where nothing is hashed, or what is to be hashed has no effect.
 func hashNotes(c *kind.LoadBalancingConf, protocol kind.Protocol) []string {
-	hashable := slices.ContainsFunc(c.HashPolicies, func(p kind.HashPolicy) bool {
-		return protocol.IsHTTP() || p.Connection != nil || p.FilterState != nil
-	})
-	switch of := c.Balancer().Type; {
-	case !c.Hashes() && len(c.HashPolicies) > 0:
-		return []string{"hashPolicies have no effect: the type of the load balancer is " +
-			cmp.Or(of, kind.RoundRobin) + ", not RingHash or Maglev"}
-	case c.Hashes() && !hashable && len(c.HashPolicies) > 0:
-		return []string{"hashPolicies have no effect on TCP, which has Connection and FilterState only: each " +
-			"connection gets a random endpoint"}
-	case c.Hashes() && !hashable:
-		return []string{of + " without hashPolicies: each request gets a random endpoint"}
+	const field = "hashPolicies"
+	reason := kind.MeshLoadBalancingStrategies.NoEffectReason(c, field,
+		&kind.Place{Direction: kind.Sent, Protocol: protocol})
+	switch {
+	case len(c.HashPolicies) == 0 && c.Hashes():
+		return []string{c.Balancer().Type + " without hashPolicies: each request gets a random endpoint"}
+	case len(c.HashPolicies) > 0 && reason != "":
+		return []string{field + " have no effect: " + reason}
 	}
 	return nil
 }

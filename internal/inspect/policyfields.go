@@ -66,6 +66,7 @@ func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
 // selectionFields is the computation of an [effectResult].
 type selectionFields struct {
 	*PolicyEffects
+	kind    kind.Policy
 	pass    *effectPass
 	of      *policy.Selection
 	reached []reached // the ports of the mesh
@@ -73,7 +74,7 @@ type selectionFields struct {
 }
 
 func newSelectionFields(e *PolicyEffects, pass *effectPass, of *policy.Selection, ports []reached) *selectionFields {
-	return &selectionFields{e, pass, of, ports, &effectResult{map[resource.Key]map[string]fieldEffect{},
+	return &selectionFields{e, kind.ByName(pass.key.Kind).(kind.Policy), pass, of, ports, &effectResult{map[resource.Key]map[string]fieldEffect{},
 		map[resource.Key]sniPolicies{}}}
 }
 
@@ -155,57 +156,9 @@ func (s *selectionFields) sentAs(about []policy.Part, protocol kind.Protocol) {
 			continue
 		}
 		field := path.Field()
-		s.result.add(origin, field, withoutEffect(origin.Policy.Kind, field, protocol, m.Conf, toRoute[origin]))
+		at := kind.Place{Direction: kind.Sent, Protocol: protocol, Route: toRoute[origin]}
+		s.result.add(origin, field, s.kind.NoEffectReason(m.Conf, field, &at))
 	}
-}
-
-// connectionFields are the beginnings of the paths of fields about connections, of which a route has none of its own.
-var connectionFields = map[string][]string{
-	kind.MeshTimeouts.Name: {"connectionTimeout", "idleTimeout", "http.maxStreamDuration", "http.maxConnectionDuration",
-		"http.requestHeadersTimeout"},
-	kind.MeshRetries.Name: {"tcp."},
-}
-
-// requestFields are the beginnings of the paths of fields about traffic of some protocols, by kind.
-var requestFields = map[string]map[string][]kind.Protocol{
-	kind.MeshRetries.Name: {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC},
-		"tcp.": {kind.TCP, kind.TLS, kind.Kafka}},
-	kind.MeshRateLimits.Name:      {"local.http.": {kind.HTTP, kind.HTTP2, kind.GRPC}},
-	kind.MeshFaultInjections.Name: {"http[": {kind.HTTP, kind.HTTP2, kind.GRPC}},
-	kind.MeshHTTPRoutes.Name:      {"rules": {kind.HTTP, kind.HTTP2, kind.GRPC}},
-	kind.MeshHealthChecks.Name:    {"http.": {kind.HTTP, kind.HTTP2}, "grpc.": {kind.GRPC}},
-}
-
-// withoutEffect returns why a field of an effective conf has no effect on the traffic to a port; empty: it has one.
-// toRoute is true where an item about a MeshHTTPRoute sets the field.
-func withoutEffect(of, path string, protocol kind.Protocol, conf any, toRoute bool) string {
-	if reason := OtherProtocol(of, path, protocol); reason != "" {
-		return reason
-	}
-	beginning := func(prefix string) bool { return strings.HasPrefix(path, prefix) }
-	if toRoute && slices.ContainsFunc(connectionFields[of], beginning) {
-		return "it is about connections, which requests of all routes share; target the service"
-	}
-	if c, ok := conf.(*kind.LoadBalancingConf); ok && beginning("hashPolicies") && !c.Hashes() {
-		return "the type of the load balancer is " + cmp.Or(c.Balancer().Type, kind.RoundRobin) +
-			", not RingHash or Maglev"
-	}
-	return ""
-}
-
-// OtherProtocol returns why a field has no effect with a protocol; empty: it has one. In every kind of policies, the
-// fields below http, and below local.http, are about requests.
-func OtherProtocol(of, path string, protocol kind.Protocol) string {
-	fits := protocol.IsHTTP() || !strings.HasPrefix(strings.TrimPrefix(path, "local."), "http")
-	for prefix, protocols := range requestFields[of] {
-		if strings.HasPrefix(path, prefix) {
-			fits = slices.Contains(protocols, protocol)
-		}
-	}
-	if fits {
-		return ""
-	}
-	return fmt.Sprintf("the protocol is %s", protocol)
 }
 
 // wholeProxies adds the fields about the proxies as a whole.
@@ -222,20 +175,12 @@ func (s *selectionFields) wholeProxies() {
 		return
 	}
 	policy.Sort(parts)
-	for path, origin := range s.merge(parts).Origins.All() {
-		s.result.add(origin, path.Field(), s.unforwarded(origin.Policy.Kind))
-	}
-}
-
-// unforwarded returns why a policy about redirected connections has no effect; empty: it has one.
-func (s *selectionFields) unforwarded(of string) string {
-	redirects := func(n int) bool {
+	m, at := s.merge(parts), kind.Place{Secured: true, Transparent: slices.ContainsFunc(s.of.Proxies, func(n int) bool {
 		return s.pass.mesh.dataplanes[n].Spec.Networking.TransparentProxying != nil
+	})}
+	for path, origin := range m.Origins.All() {
+		s.result.add(origin, path.Field(), s.kind.NoEffectReason(m.Conf, path.Field(), &at))
 	}
-	if of == kind.MeshPassthroughs.Name && !slices.ContainsFunc(s.of.Proxies, redirects) {
-		return "no selected Dataplane has transparentProxying"
-	}
-	return ""
 }
 
 // received adds the fields about the callers of each section.
@@ -250,34 +195,25 @@ func (s *selectionFields) received() {
 				if part.To == nil && selected.Inbound {
 					parts = append(parts, part)
 				} else if part.To == nil && !part.WholeProxy {
-					s.result.add(part.Origin(), "rules", s.unenforced(part.Policy.Key.Kind, at))
+					s.result.add(part.Origin(), "rules", s.kind.NoEffectReason(nil, "",
+						&kind.Place{Direction: kind.Received, Role: at.role, Secured: s.isSecured(at)}))
 				}
 			}
 		}
 		policy.Sort(parts)
 		for _, matched := range policy.Inbound(parts) {
-			for path, origin := range s.merge(matched.Parts).Origins.All() {
-				field := path.Field()
-				s.result.add(origin, field, s.unreceived(origin.Policy.Kind, field, matched.Match, at))
+			m := s.merge(matched.Parts)
+			for path, origin := range m.Origins.All() {
+				s.result.add(origin, path.Field(), s.unreceived(m.Conf, path.String(), matched.Match, at))
 			}
 		}
 	}
 }
 
-// role is what a section is.
-type role uint8
-
-const (
-	noSection role = iota
-	inboundSection
-	ingressSection
-	egressSection
-)
-
 // sectionKey identifies sections that receive traffic alike.
 type sectionKey struct {
 	name     string
-	role     role
+	role     kind.Role
 	protocol kind.Protocol // of an inbound
 }
 
@@ -285,6 +221,7 @@ type sectionKey struct {
 type sectionPlace struct {
 	sectionKey
 	proxies []int
+	none    bool  // the proxies have no section
 	secured *bool // whether one of the proxies has an identity; nil: not known yet
 }
 
@@ -304,18 +241,18 @@ func (s *selectionFields) places() []*sectionPlace {
 		networking := &s.pass.mesh.dataplanes[n].Spec.Networking
 		for _, in := range networking.Inbound {
 			if in = networking.Effective(in); in.State != kind.Ignored {
-				add(n, sectionKey{cmp.Or(in.Name, fmt.Sprint(in.Port)), inboundSection, in.Protocol})
+				add(n, sectionKey{cmp.Or(in.Name, fmt.Sprint(in.Port)), kind.Sidecar, in.Protocol})
 			}
 		}
 		if z := networking.ZoneIngress; z != nil {
-			add(n, sectionKey{cmp.Or(z.Name, fmt.Sprint(z.Port)), ingressSection, kind.TCP})
+			add(n, sectionKey{cmp.Or(z.Name, fmt.Sprint(z.Port)), kind.ZoneIngressRole, kind.TCP})
 		}
 		if z := networking.ZoneEgress; z != nil {
-			add(n, sectionKey{name: cmp.Or(z.Name, fmt.Sprint(z.Port)), role: egressSection})
+			add(n, sectionKey{name: cmp.Or(z.Name, fmt.Sprint(z.Port)), role: kind.ZoneEgressRole})
 		}
 	}
 	if len(known) == 0 {
-		return []*sectionPlace{{proxies: s.of.Proxies}} // proxies without sections
+		return []*sectionPlace{{proxies: s.of.Proxies, none: true}}
 	}
 	return slices.SortedFunc(maps.Values(known), func(a, b *sectionPlace) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.role, b.role), cmp.Compare(a.protocol, b.protocol))
@@ -327,45 +264,30 @@ func (s *selectionFields) hasRules(of resource.Key) bool {
 }
 
 // unreceived returns why a field about callers has no effect at a section; empty: it has one.
-func (s *selectionFields) unreceived(of, path string, match policy.Match, at *sectionPlace) string {
-	switch {
-	case match.SNI != "" && at.role != egressSection:
-		return "the rule has an SNI, and only zone egresses have filter chains by SNI"
-	case match.ID != kind.IDPattern{} && at.role == ingressSection:
-		return unknownToIngress
-	case at.role == noSection:
+func (s *selectionFields) unreceived(conf any, path string, match policy.Match, at *sectionPlace) string {
+	if at.none {
 		return "the selected Dataplanes have no inbound and no section of a zone proxy"
-	case match.ID != kind.IDPattern{} && !s.isSecured(at):
-		return "without an identity, a Dataplane does not know its callers"
-	case at.role == egressSection:
-		return s.unserved(of, path, match)
 	}
-	return OtherProtocol(of, path, at.protocol)
-}
-
-// unserved returns why a field has no effect on the external services that a zone egress serves; empty: it has one.
-func (s *selectionFields) unserved(of, path string, match policy.Match) string {
+	byID := match.ID != kind.IDPattern{}
+	here := kind.Place{Direction: kind.Received, Role: at.role, Protocol: at.protocol, ByID: byID,
+		BySNI: match.SNI != "", Secured: !byID || s.isSecured(at)}
+	if at.role != kind.ZoneEgressRole {
+		return s.kind.NoEffectReason(conf, path, &here)
+	}
 	reason := "there is no MeshExternalService"
 	if match.SNI != "" {
 		reason += " with the SNI " + match.SNI
 	}
-	for _, port := range s.pass.mesh.external {
+	for _, port := range s.pass.mesh.external { // that the zone egress serves
 		if match.SNI != "" && !slices.Contains(port.snis, match.SNI) {
 			continue
 		}
-		if reason = OtherProtocol(of, path, port.protocol); reason == "" {
+		here.Protocol = port.protocol
+		if reason = s.kind.NoEffectReason(conf, path, &here); reason == "" {
 			break
 		}
 	}
 	return reason
-}
-
-// unenforced returns why a policy whose rules are joined has no effect at a section; empty: it has one.
-func (s *selectionFields) unenforced(of string, at *sectionPlace) string {
-	if of == kind.MeshTrafficPermissions.Name && !s.isSecured(at) {
-		return "no selected Dataplane has an identity, so each allows every caller"
-	}
-	return ""
 }
 
 // isSecured reports whether one of the proxies of a section has an identity.

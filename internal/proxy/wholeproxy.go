@@ -49,7 +49,7 @@ func WholeOf(key state.ProxyKey) WholeKey { return WholeKey{key.Mesh, key} }
 func (s *Stage) MergedWhole(r *table.Reader, key WholeKey) map[string]policy.Merged {
 	merged := map[string]policy.Merged{}
 	for _, of := range s.WholeProxyKinds.Get(r, key.Mesh) {
-		if key.Proxy.Type != kind.DataplaneProxy && of != kind.MeshProxyPatches.Name {
+		if key.Proxy.Type != kind.DataplaneProxy && !AppliedByZoneProxies(of) {
 			continue
 		}
 		rows := s.state.PolicyRows[of]

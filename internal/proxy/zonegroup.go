@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"slices"
 
 	"weft/internal/policy"
 	"weft/internal/service"
@@ -11,12 +10,12 @@ import (
 	"weft/resource"
 )
 
-// zoneKinds are the kinds of which zone proxies apply to items: those about the servers that they forward to. Retries,
-// timeouts, balancing and routes are those of the clients' proxies, which would otherwise multiply.
-var zoneKinds = []string{kind.MeshCircuitBreakers.Name, kind.MeshHealthChecks.Name}
-
-// AppliedByZoneProxies reports whether zone proxies apply the to items of a kind.
-func AppliedByZoneProxies(of string) bool { return slices.Contains(zoneKinds, of) }
+// AppliedByZoneProxies reports whether zone proxies apply the to items of a kind, and its confs about whole proxies.
+// Retries, timeouts, balancing and routes are those of the clients' proxies, which would otherwise multiply.
+func AppliedByZoneProxies(of string) bool {
+	k, ok := kind.ByName(of).(kind.Policy)
+	return ok && k.AtZoneProxies()
+}
 
 // ZoneGroup identifies the zone ingresses, or the zone egresses, with equal clusters for the services of a mesh to
 // which they forward connections. Those of an egress, for remote zones, have no policies.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"weft/internal/envoysim"
-	"weft/internal/inspect"
 	"weft/internal/policy"
 	"weft/internal/proxy"
 	"weft/internal/service"
@@ -87,8 +86,10 @@ func (w *world) received(key state.ProxyKey, l *proxy.InboundListener, client []
 			continue
 		}
 		document, _ := json.Marshal(merged[of][i].Conf) // it was read from JSON
+		policies, at := kind.ByName(of).(kind.Policy), kind.Place{Direction: kind.Received, Protocol: l.Protocol,
+			Secured: true}
 		for path, origin := range merged[of][i].Origins.All() {
-			if inspect.OtherProtocol(of, path.String(), l.Protocol) == "" {
+			if policies.NoEffectReason(merged[of][i].Conf, path.String(), &at) == "" {
 				settings = append(settings, envoysim.Setting{Field: of + " " + path.String(),
 					Value:  strings.Trim(string(path.ValueIn(document)), `"`),
 					Origin: origin.Item("rules")})

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -136,7 +135,7 @@ func (p *Plan) zoneServices(r *table.Reader, mesh string) []*resource.Object[kin
 // open.
 func (p *Plan) unexpired(r *table.Reader, certs []kind.WorkloadCertificate) (kept []kind.WorkloadCertificate) {
 	for _, cert := range certs {
-		if !r.Past(p.State.Tables.ValidUntil(r, cert.Until).Add(identity.ConnectionLife)) {
+		if !r.Past(p.State.Tables.ValidUntil(r, cert.Until).Add(kind.ConnectionLife)) {
 			kept = append(kept, cert)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -121,7 +120,7 @@ func (p *Plan) staysEvicted(r *table.Reader, mesh string, proxy kind.EvictedProx
 	if dp, ok := p.State.Tables.Dataplanes.Find(r, mesh, name); ok {
 		return !p.State.Identity.Admits(r, dp)
 	}
-	return !r.Past(p.State.Tables.ValidUntil(r, proxy.Until).Add(identity.ConnectionLife))
+	return !r.Past(p.State.Tables.ValidUntil(r, proxy.Until).Add(kind.ConnectionLife))
 }
 
 func proxyOf(row *resource.Object[kind.DataplaneCertificates]) state.ProxyKey {

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
 	"weft/kind"
 	"weft/resource"
 )
@@ -65,9 +64,9 @@ func TestWhoseCertificatesAreDenied(t *testing.T) {
 	w.put(allows(""))
 	wants("without rules again, except the proxy without a Dataplane", "batch")
 	w.put(allows("c"))
-	w.now = end.Add(identity.ConnectionLife - time.Second)
+	w.now = end.Add(kind.ConnectionLife - time.Second)
 	wants("until its certificate and its connections have ended", "api batch db web")
-	w.now = end.Add(identity.ConnectionLife)
+	w.now = end.Add(kind.ConnectionLife)
 	wants("and no longer", "api db web")
 	w.put(allows(""))
 	wants("all are in again", "")
@@ -88,9 +87,9 @@ func TestAnEvictedProxyWithAnUnrecordedCertificate(t *testing.T) {
 	w.remove(kind.Dataplanes.Key("default", "web"))
 	w.remove(kind.DataplaneCertificatesList.Key("default", "web"))
 	w.wantDenied(t, "once its Dataplane has gone", "web")
-	w.now = renewed.Add(identity.ConnectionLife - time.Second)
+	w.now = renewed.Add(kind.ConnectionLife - time.Second)
 	w.wantDenied(t, "until its certificate and its connections have ended", "web")
-	w.now = renewed.Add(identity.ConnectionLife)
+	w.now = renewed.Add(kind.ConnectionLife)
 	w.wantDenied(t, "afterwards", "")
 }
 
@@ -123,7 +122,7 @@ func TestTheCertificatesOfAFormerDataplaneAreDenied(t *testing.T) {
 	w.put(kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
 		Provider: kind.IdentityProvider{Type: "Bundled", Bundled: bundled}}))
 	wants("one that is not admitted", "web")
-	end := w.now.Add(life + identity.ConnectionLife)
+	end := w.now.Add(life + kind.ConnectionLife)
 	w.remove(kind.Dataplanes.Key("default", "web"))
 	w.now = end.Add(-time.Second)
 	wants("after its Dataplane has gone, until its certificates have ended", "web")

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/kind"
 	"weft/resource"
@@ -159,7 +158,7 @@ func TestTheEnabledBackendChanges(t *testing.T) {
 	w.reconcileMTLS()
 	w.wantMTLS("the former one removed, with a certificate in use", "provided-2", 2,
 		"Ready=True Ready, RotationConverged=False FormerCertificatesRetained")
-	w.now = until.Add(identity.ConnectionLife)
+	w.now = until.Add(kind.ConnectionLife)
 	w.reconcileMTLS()
 	w.wantMTLS("and none any more", "provided-2", 1, "Ready=True Ready")
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"weft/internal/barrier"
-	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -318,7 +317,7 @@ func (rot *rotation) keepForHolders(root string) bool {
 	for _, row := range rot.plan.State.Identity.Holders(rot.r, rot.mesh, old.fingerprint) {
 		for _, cert := range row.Spec.Certificates {
 			until := rot.plan.State.Tables.ValidUntil(rot.r, cert.Until)
-			if cert.Root != old.fingerprint || rot.r.Past(until.Add(identity.ConnectionLife)) {
+			if cert.Root != old.fingerprint || rot.r.Past(until.Add(kind.ConnectionLife)) {
 				continue
 			}
 			old.holders++

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
 	"weft/kind"
@@ -215,7 +214,7 @@ func TestAReplacedCASignsAfterItsRootIsTrustedAndTheFormerRootIsPruned(t *testin
 	if c := w.conditions()["RotationConverged"]; c.Reason != "FormerCertificatesRetained" {
 		t.Errorf("condition is %+v, want it to say that the former root stays", c)
 	}
-	if want := w.now.Add(time.Hour + identity.ConnectionLife); !requeue.Equal(want) {
+	if want := w.now.Add(time.Hour + kind.ConnectionLife); !requeue.Equal(want) {
 		t.Fatalf("requeued at %s, want %s", requeue, want)
 	}
 	w.now = requeue.Add(-time.Second)
@@ -263,7 +262,7 @@ func TestCertificatesThatWereNotRecordedKeepTheFormerRoot(t *testing.T) {
 	}
 	w.ackAll()
 	requeue := w.reconcileIdentity()
-	if want := until.Add(identity.ConnectionLife); w.signing() != fingerprint(w, second) || !requeue.Equal(want) {
+	if want := until.Add(kind.ConnectionLife); w.signing() != fingerprint(w, second) || !requeue.Equal(want) {
 		t.Errorf("%s signs, requeued at %s; want the second CA, and the former root until %s", w.signing(), requeue,
 			want)
 	}

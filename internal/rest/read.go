@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"weft/internal/access"
-	"weft/internal/admission"
 	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -215,7 +214,7 @@ func (m *snapshot) policyStatus(o resource.Any) kind.PolicyStatus {
 		m.effects = m.Reports().PolicyEffects()
 	}
 	status := m.effects.Status(o)
-	status.Warnings = append(admission.PolicyWarnings(o), status.Warnings...)
+	status.Warnings = append(kind.PolicyWarnings(o), status.Warnings...)
 	return *status
 }
 
