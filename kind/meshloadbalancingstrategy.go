@@ -162,7 +162,7 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 	},
 	Costs: &PortCosts[*LoadBalancingConf]{Unit: "entries of rings and tables", Of: ringCost,
 		Most: 3 << 20, Producer: 256 << 10},
-	Combination: &Combination[LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
+	Combination: &Combination[*LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
 	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
 	Fields:      []FieldRule[LoadBalancingConf]{{Prefix: "hashPolicies", Merged: true, Reason: nothingHashed}},
 }

@@ -137,7 +137,7 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 	Split: func(p *MeshRetry) Parts {
 		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
 	},
-	Combination: &Combination[RetryConf]{Partial: partialBackOff, Conflict: retryConflict},
+	Combination: &Combination[*RetryConf]{Partial: partialBackOff, Conflict: retryConflict},
 	Statuses:    policyStatuses("MeshRetry"),
 	Content:     methodsAlone,
 	Fields: []FieldRule[RetryConf]{

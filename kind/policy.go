@@ -17,7 +17,7 @@ type Policy interface {
 	HasTo() bool
 	HasRules() bool
 	// StatusKind returns the kind of their statuses.
-	StatusKind() resource.Descriptor
+	StatusKind() *resource.Kind[PolicyStatus]
 	// Restricts reports whether policies of the kind restrict traffic: a proxy without one of them would allow more.
 	Restricts() bool
 	// Deprecations returns the deprecation warnings about a resource of the kind as its user wrote it.
@@ -36,6 +36,8 @@ type Policy interface {
 	RulesAreJoined() bool
 	// AtZoneProxies reports whether zone proxies apply items about sent traffic, and confs about the whole proxy.
 	AtZoneProxies() bool
+	// FieldCombination returns the rule about fields that different policies may set; nil: there is none.
+	FieldCombination() *Combination[any]
 	// PortCosts returns what confs cost a proxy for each port that they are about; nil: nothing that has a bound.
 	PortCosts() *PortCosts[any]
 }
@@ -119,8 +121,8 @@ type RulePart struct {
 type PolicyKind[S, C any] struct {
 	resource.Kind[S]
 	Split func(*S) Parts // with confs of the type *C
-	// Combination is the rule about fields that different policies may set; nil: there is none.
-	Combination *Combination[C]
+	// Combination is what FieldCombination returns. Optional.
+	Combination *Combination[*C]
 	Statuses    *resource.Kind[PolicyStatus]
 	// JoinsRules is what RulesAreJoined returns.
 	JoinsRules bool
@@ -138,13 +140,14 @@ type PolicyKind[S, C any] struct {
 	Older func(*S) []string
 }
 
-// Combination is a rule about fields of a conf that different policies may set, such as a minimum and a maximum. Each
-// policy alone is valid.
+// Combination is a rule about fields of a conf, a pointer, that different policies may set, such as a minimum and a
+// maximum. Each policy alone is valid.
 type Combination[C any] struct {
-	// Partial reports whether a conf sets some of the fields and leaves others to less specific policies.
-	Partial func(*C) bool
+	// Partial reports whether a conf sets some of the fields and leaves others to less specific policies. Without such
+	// a conf, every merged conf is valid.
+	Partial func(C) bool
 	// Conflict returns why a merged conf is invalid; empty: it is valid.
-	Conflict func(*C) string
+	Conflict func(C) string
 }
 
 // Deprecations implements [Policy].
@@ -199,7 +202,19 @@ func (k *PolicyKind[S, C]) RulesAreJoined() bool { return k.JoinsRules }
 func (k *PolicyKind[S, C]) AtZoneProxies() bool { return k.ZoneProxies }
 
 // StatusKind implements [Policy].
-func (k *PolicyKind[S, C]) StatusKind() resource.Descriptor { return k.Statuses }
+func (k *PolicyKind[S, C]) StatusKind() *resource.Kind[PolicyStatus] { return k.Statuses }
+
+// FieldCombination implements [Policy].
+func (k *PolicyKind[S, C]) FieldCombination() *Combination[any] {
+	c := k.Combination
+	if c == nil {
+		return nil
+	}
+	return &Combination[any]{
+		Partial:  func(conf any) bool { return c.Partial(conf.(*C)) },
+		Conflict: func(conf any) string { return c.Conflict(conf.(*C)) },
+	}
+}
 
 // PortCosts implements [Policy].
 func (k *PolicyKind[S, C]) PortCosts() *PortCosts[any] {

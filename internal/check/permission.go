@@ -101,7 +101,9 @@ func allDenied(p *match.Permissions) bool {
 
 // permissions checks the policies: the proxies that they select, and the callers that they match.
 func (l *checker) permissions(mesh string, members []member) {
-	for _, permission := range l.State.Tables.PermissionByMesh.List(l.r, state.MeshKey(mesh)) {
+	rows := l.State.Tables.PolicyRows[kind.MeshTrafficPermissions.Name]
+	for _, o := range rows.ByMesh.List(l.r, state.MeshKey(mesh)) {
+		permission := o.(*resource.Object[kind.MeshTrafficPermission])
 		object := objectOf(permission.Key())
 		l.namedDomains(mesh, permission)
 		switch hit, secured := l.targeted(permission.Key(), members); {

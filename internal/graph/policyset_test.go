@@ -39,7 +39,7 @@ var testPolicies = &kind.PolicyKind[testPolicy, testConf]{
 // another. Rules and confs have no effect on the groups.
 func TestProxyGroupsByPolicies(t *testing.T) {
 	s := NewState("east")
-	state.AddPolicies(s.Tables, testPolicies)
+	s.Tables.AddPolicies(testPolicies)
 	put := func(rows ...resource.Any) {
 		s.Tables.DB.Commit(func(tx *table.Tx) {
 			for _, o := range rows {
@@ -157,7 +157,7 @@ func TestPolicySets(t *testing.T) {
 // its namespace.
 func TestAPolicySelectsByNamespace(t *testing.T) {
 	s := NewState("east")
-	state.AddPolicies(s.Tables, testPolicies)
+	s.Tables.AddPolicies(testPolicies)
 	s.Tables.DB.Commit(func(tx *table.Tx) {
 		s.Tables.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))
 		for _, namespace := range []string{"pay", "shop"} {

@@ -2,16 +2,6 @@ package policy
 
 import "slices"
 
-// Combination is a rule about fields of a conf that different policies may set, such as a minimum and a maximum. Each
-// conf alone is valid. The functions take confs of the plan.
-type Combination struct {
-	// Partial reports whether a conf sets some of the fields and leaves others to less specific policies. Without such
-	// a conf, every merged conf is valid.
-	Partial func(conf any) bool
-	// Conflict returns why a merged conf is invalid; empty: it is valid.
-	Conflict func(conf any) string
-}
-
 // Rejected is a part without effect, because the conf that it is merged with would be invalid.
 type Rejected struct {
 	Origin Origin

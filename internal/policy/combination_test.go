@@ -23,7 +23,7 @@ func spanPlan(t *testing.T) *Plan {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plan.Combination = &Combination{
+	plan.Combination = &kind.Combination[any]{
 		Partial: func(conf any) bool { return (conf.(*span).Low == nil) != (conf.(*span).High == nil) },
 		Conflict: func(conf any) string {
 			if s := conf.(*span); s.Low != nil && s.High != nil && *s.Low > *s.High {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+
+	"weft/kind"
 )
 
 // Plan says how confs of one Go type merge, with the rules of a JSON merge patch (RFC 7396): objects merge field by
@@ -20,7 +22,7 @@ import (
 // Merging reads no tags and no names of fields: the plan has them.
 type Plan struct {
 	// Combination is the rule about fields of several confs; nil: every merged conf of valid ones is valid.
-	Combination *Combination
+	Combination *kind.Combination[any]
 
 	conf   reflect.Type
 	object *object

@@ -19,7 +19,7 @@ type Conflict struct {
 }
 
 // conflicts returns the conflicts of the policies of a kind in a mesh, for all Dataplanes and destinations of the mesh,
-// by policy and item. It merges confs only where policies of the kind leave fields of a [policy.Combination] to each
+// by policy and item. It merges confs only where policies of the kind leave fields of a [kind.Combination] to each
 // other.
 func (s *Stage) conflicts(r *table.Reader, key PoliciesKey) []Conflict {
 	rows := s.state.PolicyRows[key.Kind]

@@ -146,11 +146,11 @@ func (s *Stage) routedPorts(r *table.Reader, mesh string) []RoutedPorts {
 	var routed []RoutedPorts
 	rows := s.state.PolicyRows[kind.MeshHTTPRoutes.Name]
 	for _, p := range rows.List(r, mesh) {
-		o, ok := s.state.HTTPRoutes.Find(r, mesh, p.Key.Name)
+		o, ok := rows.Find(r, mesh, p.Key.Name)
 		if !ok {
 			continue
 		}
-		labels := policy.RouteLabels(&o.Meta)
+		labels := policy.RouteLabels(o.Envelope())
 		for _, part := range rows.Parts(r, mesh, p.Key.Name) {
 			routed = append(routed, RoutedPorts{labels, s.services.TargetedBy(r, mesh, part.To),
 				part.Conf.(*kind.HTTPRouteConf).RouteCount()})

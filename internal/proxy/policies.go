@@ -149,13 +149,18 @@ func (s *Stage) PermissionsOf(r *table.Reader, mesh string, key state.ProxyKey,
 	section string) []*resource.Object[kind.MeshTrafficPermission] {
 	var permissions []*resource.Object[kind.MeshTrafficPermission]
 	all := PoliciesKey{kind.MeshTrafficPermissions.Name, mesh}
+	find := func(name string) (*resource.Object[kind.MeshTrafficPermission], bool) {
+		o, _ := s.state.PolicyRows[all.Kind].Find(r, mesh, name)
+		permission, ok := o.(*resource.Object[kind.MeshTrafficPermission])
+		return permission, ok
+	}
 	for _, selected := range s.Selections.Get(r, SelectionKey{all, key}) {
-		if o, ok := s.state.Permissions.Find(r, mesh, selected.Key.Name); ok && selected.AppliesTo(section) {
+		if o, ok := find(selected.Key.Name); ok && selected.AppliesTo(section) {
 			permissions = append(permissions, o)
 		}
 	}
 	for _, selected := range s.unvouchedSelections(r, SelectionKey{all, key}) {
-		if o, ok := s.state.Permissions.Find(r, mesh, selected.Key.Name); ok && selected.AppliesTo(section) {
+		if o, ok := find(selected.Key.Name); ok && selected.AppliesTo(section) {
 			permissions = append(permissions, denials(o))
 		}
 	}

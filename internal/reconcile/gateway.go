@@ -27,8 +27,8 @@ type gatewayRoutes struct {
 	// byName finds the routes by the name of their policies. madeHTTP and madeTCP are the policies that have a name, in
 	// all meshes.
 	byName   table.Index[*convert.Route]
-	madeHTTP table.Index[*resource.Object[kind.MeshHTTPRoute]]
-	madeTCP  table.Index[*resource.Object[kind.MeshTCPRoute]]
+	madeHTTP table.Index[resource.Any]
+	madeTCP  table.Index[resource.Any]
 	// services are the MeshServices of this zone that have a name, in all meshes.
 	services table.Index[*resource.Object[kind.MeshService]]
 }
@@ -51,8 +51,10 @@ func (p *Plan) addGatewayRoutes() {
 		}
 		return []string{o.Name}
 	})
-	g.madeHTTP = table.NewIndex(p.State.Tables.HTTPRoutes, madeFromRoutes[kind.MeshHTTPRoute](p))
-	g.madeTCP = table.NewIndex(p.State.Tables.TCPRoutes, madeFromRoutes[kind.MeshTCPRoute](p))
+	http := p.State.Tables.PolicyRows[kind.MeshHTTPRoutes.Name]
+	tcp := p.State.Tables.PolicyRows[kind.MeshTCPRoutes.Name]
+	g.madeHTTP = table.NewIndex(http.Input, p.madeFromRoutes)
+	g.madeTCP = table.NewIndex(tcp.Input, p.madeFromRoutes)
 	g.converted = table.NewDerived(db, "conversions of routes of the Gateway API", p.convertedRoute,
 		func(a, b []convert.RouteParent) bool { return reflect.DeepEqual(a, b) })
 	g.attached = table.NewDerived(db, "routes of the Gateway API for a Service", p.attachedRoutes,
@@ -63,8 +65,8 @@ func (p *Plan) addGatewayRoutes() {
 	})
 	routes := p.addFamily(AttachedRoutesKind, p.policiesOfRoutes, kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name)
 	keepAttached(routes, k.Objects.Routes, attachedNames)
-	keepAttached(routes, p.State.Tables.HTTPRoutes, madeFromRoutes[kind.MeshHTTPRoute](p))
-	keepAttached(routes, p.State.Tables.TCPRoutes, madeFromRoutes[kind.MeshTCPRoute](p))
+	keepAttached(routes, http.Input, p.madeFromRoutes)
+	keepAttached(routes, tcp.Input, p.madeFromRoutes)
 }
 
 // keepAttached keeps the writes of the policies with the names that names returns for a row.
@@ -77,15 +79,13 @@ func keepAttached[V any](writes *family, rows table.Input[V], names func(V) []st
 	})
 }
 
-// madeFromRoutes returns a function that returns the name of a policy that this zone has made from routes; none for
-// another one.
-func madeFromRoutes[S any](p *Plan) func(*resource.Object[S]) []string {
-	return func(o *resource.Object[S]) []string {
-		if o.Label(kind.ManagedBy) != kind.GeneratedBy || p.State.Tables.InOtherZone(&o.Meta) {
-			return nil
-		}
-		return []string{o.Name}
+// madeFromRoutes returns the name of a policy that this zone has made from routes; none for another one.
+func (p *Plan) madeFromRoutes(o resource.Any) []string {
+	meta := o.Envelope()
+	if meta.Label(kind.ManagedBy) != kind.GeneratedBy || p.State.Tables.InOtherZone(meta) {
+		return nil
 	}
+	return []string{meta.Name}
 }
 
 // attachedNames returns the names of the policies that a route is a part of, each once.
@@ -157,8 +157,9 @@ func (p *Plan) policiesOfRoutes(r *table.Reader, u Request) (w Writes) {
 }
 
 // writeMade writes the policy of routes in place of the stored ones, one in each mesh; nil: there is none.
-func writeMade[S any](w *Writes, made []*resource.Object[S], wanted *resource.Object[S]) {
-	for _, stored := range made {
+func writeMade[S any](w *Writes, made []resource.Any, wanted *resource.Object[S]) {
+	for _, o := range made {
+		stored := o.(*resource.Object[S])
 		if wanted == nil || wanted.Mesh != stored.Mesh {
 			w.addWrite(servingDelay, Write{Delete: stored})
 			continue

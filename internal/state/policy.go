@@ -11,6 +11,9 @@ import (
 
 // PolicyRows are the policies of one kind, without the type of their spec.
 type PolicyRows struct {
+	table.Input[resource.Any]
+	// ByMesh finds the policies of a [MeshKey].
+	ByMesh table.Index[resource.Any]
 	// List returns the policies of a mesh without their confs.
 	List func(r *table.Reader, mesh string) []*policy.Policy
 	// Parts returns the confs of a policy; none where it has no effect or does not exist.
@@ -47,49 +50,30 @@ func (t *Tables) FullOfPolicies(r *table.Reader, mesh, namespace string) string 
 		namespace, bound, mesh)
 }
 
-// addPolicies adds the rows of every kind of policies that no other function adds.
-func (t *Tables) addPolicies() {
-	AddPolicies(t, kind.MeshTimeouts)
-	AddPolicies(t, kind.MeshTLSes)
-	AddPolicies(t, kind.MeshRateLimits)
-	AddPolicies(t, kind.MeshFaultInjections)
-	t.HTTPRoutes, _ = AddPolicies(t, kind.MeshHTTPRoutes)
-	t.TCPRoutes, _ = AddPolicies(t, kind.MeshTCPRoutes)
-	AddPolicies(t, kind.MeshCircuitBreakers)
-	AddPolicies(t, kind.MeshLoadBalancingStrategies)
-	AddPolicies(t, kind.MeshRetries)
-	AddPolicies(t, kind.MeshHealthChecks)
-	AddPolicies(t, kind.MeshPassthroughs)
-	AddPolicies(t, kind.MeshProxyPatches)
-}
-
-// AddPolicies adds the rows of a kind of policies and their statuses, and an index by their [MeshKey]. It panics for a
-// kind whose confs do not merge.
-func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], table.Index[*resource.Object[S]]) {
+// AddPolicies adds the rows of a kind of policies and their statuses. It panics for a kind whose confs do not merge.
+func (t *Tables) AddPolicies(k kind.Policy) {
 	plan, err := policy.NewPlan(k.Conf())
 	if err != nil {
 		panic(err)
 	}
-	if c := k.Combination; c != nil {
-		plan.Combination = &policy.Combination{
-			Partial:  func(conf any) bool { return c.Partial(conf.(*C)) },
-			Conflict: func(conf any) string { return c.Conflict(conf.(*C)) },
-		}
-	}
-	rows := addRows(t, &k.Kind)
-	index := byMesh(rows)
-	withoutConfs := func(o *resource.Object[S]) (*policy.Policy, kind.Parts) {
-		parts := k.Split(&o.Spec)
-		p := policy.New(o.Key(), &o.Meta, policy.TargetOf(parts.TargetRef))
-		p.Outbound, p.Inbound = len(parts.To) > 0, len(parts.Rules) > 0 && !k.JoinsRules
+	plan.Combination = k.FieldCombination()
+	of := k.Describe().Name
+	rows := addTable[resource.Any](t, of)
+	index := table.NewIndex(rows, func(o resource.Any) []string { return []string{MeshKey(o.Key().Mesh)} })
+	withoutConfs := func(o resource.Any) (*policy.Policy, kind.Parts) {
+		parts := k.Parts(o)
+		p := policy.New(o.Key(), o.Envelope(), policy.TargetOf(parts.TargetRef))
+		p.Outbound, p.Inbound = len(parts.To) > 0, len(parts.Rules) > 0 && !k.RulesAreJoined()
 		p.WholeProxy = parts.Default != nil
 		return p, parts
 	}
-	t.PolicyRows[k.Name] = PolicyRows{
+	t.PolicyRows[of] = PolicyRows{
+		Input:  rows,
+		ByMesh: index,
 		List: func(r *table.Reader, mesh string) []*policy.Policy {
 			var policies []*policy.Policy
 			for _, o := range index.List(r, MeshKey(mesh)) {
-				if !policy.Shadow(&o.Meta) {
+				if !policy.Shadow(o.Envelope()) {
 					p, _ := withoutConfs(o)
 					policies = append(policies, p)
 				}
@@ -97,26 +81,30 @@ func AddPolicies[S, C any](t *Tables, k *kind.PolicyKind[S, C]) (Rows[S], table.
 			return policies
 		},
 		Parts: func(r *table.Reader, mesh, name string) []policy.Part {
-			o, ok := rows.Find(r, mesh, name)
-			if !ok || policy.Shadow(&o.Meta) {
+			o, ok := rows.Get(r, RowKey(mesh, name))
+			if !ok || policy.Shadow(o.Envelope()) {
 				return nil
 			}
-			p, parts := withoutConfs(kind.Affordable(o).(*resource.Object[S]))
-			return policy.PartsOf(p, &o.Meta, parts)
+			p, parts := withoutConfs(kind.Affordable(o))
+			return policy.PartsOf(p, o.Envelope(), parts)
 		},
 		Plan:     plan,
 		Costs:    k.PortCosts(),
-		Statuses: addRows(t, k.Statuses),
-		InNamespaces: table.NewSum(rows, func(o *resource.Object[S]) (string, int) {
-			namespace := o.Label(kind.NamespaceLabel)
-			if t.OwnerOf(&o.Meta).Zone != t.Zone || !t.IsBounded(namespace) {
+		Statuses: addRows(t, k.StatusKind()),
+		InNamespaces: table.NewSum(rows, func(o resource.Any) (string, int) {
+			namespace := o.Envelope().Label(kind.NamespaceLabel)
+			if t.OwnerOf(o.Envelope()).Zone != t.Zone || !t.IsBounded(namespace) {
 				return "", 0
 			}
-			return RowKey(o.Mesh, namespace), 1
+			return RowKey(o.Key().Mesh, namespace), 1
 		}),
 		Keep: func(d table.Kept, key func(resource.Key) any) {
-			rows.KeepFor(d, func(o *resource.Object[S]) []any { return []any{key(o.Key())} })
+			rows.KeepFor(d, func(o resource.Any) []any { return []any{key(o.Key())} })
 		},
 	}
-	return rows, index
+}
+
+// Find returns a policy of the kind.
+func (p PolicyRows) Find(r *table.Reader, mesh, name string) (resource.Any, bool) {
+	return p.Get(r, RowKey(mesh, name))
 }

@@ -56,7 +56,6 @@ type Tables struct {
 	ChangingIdentitiesTables
 	MeshIdentityTables
 	MeshTrustTables
-	PermissionTables
 	SecretTables
 	MeshServiceTables
 	MultiZoneServiceTables
@@ -72,9 +71,6 @@ type Tables struct {
 	PodReportTables
 	FailedWritesTables
 
-	// HTTPRoutes and TCPRoutes are the rows of PolicyRows with their specs.
-	HTTPRoutes Rows[kind.MeshHTTPRoute]
-	TCPRoutes  Rows[kind.MeshTCPRoute]
 	// PolicyRows are the policies by kind.
 	PolicyRows map[string]PolicyRows
 
@@ -95,8 +91,9 @@ func New(zone string) *Tables {
 	t.addChangingIdentities()
 	t.addMeshIdentity()
 	t.addMeshTrust()
-	t.addPermission()
-	t.addPolicies()
+	for _, of := range kind.Policies() {
+		t.AddPolicies(of)
+	}
 	t.addSecret()
 	t.addMeshService()
 	t.addMultiZoneService()
@@ -126,12 +123,17 @@ type kindRows struct {
 }
 
 func addRows[S any](t *Tables, k *resource.Kind[S]) Rows[S] {
-	if t.HasRows(k.Name) {
-		panic("state: " + k.Name + " has a table already")
+	return rows[S]{addTable[*resource.Object[S]](t, k.Name)}
+}
+
+// addTable adds the rows of a kind, by [RowKey]. V is the type of a resource of the kind, or every resource.
+func addTable[V resource.Any](t *Tables, of string) table.Input[V] {
+	if t.HasRows(of) {
+		panic("state: " + of + " has a table already")
 	}
-	rows := rows[S]{table.NewInput(t.DB, func(o *resource.Object[S]) string { return RowKey(o.Mesh, o.Name) })}
-	t.kinds[k.Name] = kindRows{
-		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(*resource.Object[S])) },
+	rows := table.NewInput(t.DB, func(o V) string { return RowKey(o.Key().Mesh, o.Key().Name) })
+	t.kinds[of] = kindRows{
+		put:    func(tx *table.Tx, o resource.Any) { rows.Put(tx, o.(V)) },
 		remove: func(tx *table.Tx, key string) { rows.Delete(tx, key) },
 		find: func(r *table.Reader, key string) (resource.Any, bool) {
 			o, ok := rows.Get(r, key)
