@@ -40,7 +40,7 @@ type instance struct {
 	readiness int // the port on which weft-dp serves /ready
 
 	plane     *plane // of its zone
-	processes []*process
+	processes []*program
 }
 
 func newInstances() []*instance {
@@ -184,7 +184,7 @@ func (w *world) restart(ctx context.Context, instances ...*instance) error {
 
 // kill ends the application, Envoy and weft-dp of instances at the same moment.
 func (w *world) kill(instances ...*instance) {
-	var victims []*process
+	var victims []*program
 	for _, in := range instances {
 		victims = append(victims, in.processes...)
 	}

@@ -22,7 +22,7 @@ type plane struct {
 	name    string // global, or of its zone
 	address string // on which all of its servers listen
 	joins   *plane // the global control plane; nil for global itself
-	process *process
+	process *program
 }
 
 // The zones, and the address of each control plane; all have the same ports.

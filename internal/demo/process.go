@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"weft/internal/process"
 )
 
 // processes are the programs that the demo runs. Each one has its own process group, so a Ctrl-C in the terminal
@@ -19,16 +21,13 @@ type processes struct {
 	fail func(error) // called when a program ends that was not killed
 
 	mu      sync.Mutex
-	running []*process
+	running []*program
 }
 
-// process is one program.
-type process struct {
-	name   string
-	log    string // the file of its output
-	cmd    *exec.Cmd
-	killed bool          // guarded by processes.mu
-	ended  chan struct{} // closed when it has been reaped
+// program is a program that was started.
+type program struct {
+	*process.Process
+	killed bool // guarded by processes.mu
 }
 
 // logTail is the end of a program's output.
@@ -51,68 +50,39 @@ func (p *processes) environment(more ...string) []string {
 }
 
 // start runs a program until it is killed. Its output goes to a file.
-func (p *processes) start(name string, env []string, program string, args ...string) (*process, error) {
-	log, err := os.OpenFile(filepath.Join(p.dir, name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
+func (p *processes) start(name string, env []string, path string, args ...string) (*program, error) {
+	started := &program{Process: process.New(p.dir, name, append([]string{path}, args...)...)}
+	started.Dir, started.Env = p.dir, p.environment(env...)
+	if err := started.Start(); err != nil {
 		return nil, err
-	}
-	defer log.Close()
-	started := &process{name: name, log: log.Name(), ended: make(chan struct{})}
-	started.cmd = exec.Command(program, args...)
-	started.cmd.Dir, started.cmd.Env = p.dir, p.environment(env...)
-	started.cmd.Stdout, started.cmd.Stderr = log, log
-	started.cmd.SysProcAttr = ownGroup()
-	if err := started.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("starting %s: %w", name, err)
 	}
 	p.mu.Lock()
 	p.running = append(p.running, started)
 	p.mu.Unlock()
-	go p.reap(started)
+	go p.awaitExit(started)
 	return started, nil
 }
 
-func (p *processes) reap(ended *process) {
-	err := ended.cmd.Wait()
+func (p *processes) awaitExit(of *program) {
+	state := of.State()
 	p.mu.Lock()
-	expected := ended.killed
+	expected := of.killed
 	p.mu.Unlock()
-	close(ended.ended)
-	if expected {
-		return
+	if !expected {
+		p.fail(fmt.Errorf("%s ended by itself: %s", of.Name, state))
 	}
-	reason := "exit status 0"
-	if err != nil {
-		reason = err.Error()
-	}
-	p.fail(fmt.Errorf("%s ended by itself: %s", ended.name, reason))
 }
 
 // kill sends SIGKILL to programs and all their descendants, and waits until the programs have ended.
-func (p *processes) kill(victims ...*process) {
+func (p *processes) kill(victims ...*program) {
+	var all []*process.Process
 	p.mu.Lock()
 	for _, v := range victims {
 		v.killed = true
+		all = append(all, v.Process)
 	}
 	p.mu.Unlock()
-	for _, v := range victims {
-		if !v.gone() { // another process may have the PID of a reaped one
-			killFamily(v.cmd.Process.Pid)
-		}
-	}
-	for _, v := range victims {
-		<-v.ended
-	}
-}
-
-// gone returns whether the program has ended and was reaped.
-func (p *process) gone() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
+	process.KillFamilies(all...)
 }
 
 // killAll ends every program.
@@ -129,7 +99,7 @@ func (p *processes) run(ctx context.Context, program string, args ...string) (st
 	var out, problems bytes.Buffer
 	cmd.Dir, cmd.Env = p.dir, p.environment()
 	cmd.Stdout, cmd.Stderr = &out, &problems
-	cmd.SysProcAttr = ownGroup()
+	cmd.SysProcAttr = process.OwnGroup()
 	err := cmd.Run()
 	if err == nil {
 		return out.String(), nil
@@ -150,9 +120,9 @@ func (p *processes) tails() []logTail {
 	defer p.mu.Unlock()
 	var alone, all []logTail
 	for _, r := range p.running {
-		t := logTail{r.name, lastLines(r.log, 12)}
+		t := logTail{r.Name, r.LastLines(12)}
 		all = append(all, t)
-		if r.gone() && !r.killed {
+		if r.HasExited() && !r.killed {
 			alone = append(alone, t)
 		}
 	}
@@ -160,11 +130,4 @@ func (p *processes) tails() []logTail {
 		return alone
 	}
 	return all
-}
-
-// lastLines returns the last n lines of a file, or "" if it cannot be read.
-func lastLines(file string, n int) string {
-	content, _ := os.ReadFile(file)
-	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -20,7 +20,9 @@ import (
 
 	"k8s.io/client-go/rest"
 
+	"weft/internal/process"
 	"weft/internal/testnet"
+	"weft/internal/testwait"
 )
 
 // AdminToken authenticates a user of the group system:masters, which RBAC allows everything.
@@ -47,7 +49,7 @@ type Options struct {
 // Server is a running API server.
 type Server struct {
 	Options
-	etcd, api                *Process
+	etcd, api                *process.Process
 	etcdPort, peerPort, port int
 }
 
@@ -140,7 +142,7 @@ func (s *Server) StartEtcd() (err error) {
 	if err != nil {
 		return err
 	}
-	return s.etcd.Ready(clients+"/health", http.DefaultClient)
+	return s.etcd.Ready(testwait.Timeout, clients+"/health", http.DefaultClient)
 }
 
 // StartAPI starts the API server again, at the same port.
@@ -171,11 +173,11 @@ func (s *Server) StartAPI() (err error) {
 	if err != nil {
 		return err
 	}
-	return s.api.Ready(config.Host+"/readyz", client)
+	return s.api.Ready(testwait.Timeout, config.Host+"/readyz", client)
 }
 
-func (s *Server) start(name string, args ...string) (*Process, error) {
-	return StartProcess(s.Dir, name, append([]string{filepath.Join(s.Programs, name)}, args...)...)
+func (s *Server) start(name string, args ...string) (*process.Process, error) {
+	return process.Start(s.Dir, name, append([]string{filepath.Join(s.Programs, name)}, args...)...)
 }
 
 // StopEtcd kills etcd, without which the API server responds with errors.
@@ -218,7 +220,7 @@ func (s *Server) ThawAPI() error { return s.api.Thaw() }
 func (s *Server) StopAPI() { s.api.Kill() }
 
 // Processes returns both programs.
-func (s *Server) Processes() []*Process { return []*Process{s.etcd, s.api} }
+func (s *Server) Processes() []*process.Process { return []*process.Process{s.etcd, s.api} }
 
 // Close ends both programs, the API server first: without etcd it would not end.
 func (s *Server) Close() {

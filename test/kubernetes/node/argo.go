@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"weft/internal/testwait"
 )
 
 // argo is the program of Argo Rollouts, which most tests don't need.
@@ -57,5 +59,5 @@ func (n *Node) StartArgo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return controller.Ready("http://127.0.0.1:10270/healthz", local)
+	return controller.Ready(testwait.Timeout, "http://127.0.0.1:10270/healthz", local)
 }

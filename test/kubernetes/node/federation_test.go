@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"weft/test/kubernetes/cluster"
+	"weft/internal/process"
 	"weft/test/kubernetes/shop"
 	"weft/test/network"
 )
@@ -26,7 +26,7 @@ type federation struct {
 	*world
 	whole    *testing.T // beside that of a subtest
 	dir      string
-	global   *cluster.Process
+	global   *process.Process
 	resolver *network.Resolver // of all zones
 	// spire issues the certificates of zone proxies and machines, whose mesh is "spire"; nil: their mesh is "default".
 	spire *spire
@@ -95,10 +95,10 @@ func (f *federation) file(name, content string) string {
 }
 
 // program starts a program whose files are in a folder of its own, until the end of the test.
-func (f *federation) program(name, path string, args ...string) *cluster.Process {
+func (f *federation) program(name, path string, args ...string) *process.Process {
 	f.t.Helper()
 	f.must(os.MkdirAll(f.path(name), 0o755))
-	p, err := cluster.StartProcess(f.path(name), name, append([]string{path}, args...)...)
+	p, err := process.Start(f.path(name), name, append([]string{path}, args...)...)
 	f.must(err)
 	f.whole.Cleanup(func() {
 		p.Kill()

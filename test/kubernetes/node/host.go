@@ -10,7 +10,8 @@ import (
 	"strconv"
 	"strings"
 
-	"weft/test/kubernetes/cluster"
+	"weft/internal/process"
+	"weft/internal/testwait"
 )
 
 // host is what a Node runs on: a network and mounts, a folder, control groups, a container runtime, a kubelet and
@@ -23,9 +24,9 @@ type host struct {
 	name       string           // of the Node
 	dir        string           // of its files
 	group      string           // the control group of its Pods
-	namespaces *cluster.Process // keeps the namespaces of a further host; nil: the first one
+	namespaces *process.Process // keeps the namespaces of a further host; nil: the first one
 
-	containerd, kubelet *cluster.Process
+	containerd, kubelet *process.Process
 }
 
 // addHost makes the next host of the machine, for this cluster.
@@ -63,7 +64,7 @@ func (h *host) separate() (err error) {
 	if err != nil {
 		return err
 	}
-	return h.namespaces.Await("namespaces of its own", func(context.Context) error {
+	return h.namespaces.Await(testwait.Timeout, "namespaces of its own", func(context.Context) error {
 		program, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", h.namespaces.PID()))
 		if err == nil && string(program) != "sleep\n" {
 			err = errors.New("unshare runs")
@@ -113,7 +114,7 @@ func (h *host) run(name string, args ...string) error {
 }
 
 // start starts a program of the node or of this machine, which [Node.Stop] ends.
-func (h *host) start(name string, args ...string) (*cluster.Process, error) {
+func (h *host) start(name string, args ...string) (*process.Process, error) {
 	path, ok := h.node.programs[name]
 	if !ok {
 		var err error
@@ -224,7 +225,7 @@ func (h *host) startContainerd() (err error) {
 
 // awaitContainerd returns when containerd responds.
 func (h *host) awaitContainerd() error {
-	return h.containerd.Await("ctr version", func(context.Context) error { return h.ctr("version") })
+	return h.containerd.Await(testwait.Timeout, "ctr version", func(context.Context) error { return h.ctr("version") })
 }
 
 // ctr runs ctr for the containers of Pods.
@@ -279,7 +280,7 @@ func (h *host) startKubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.kubelet.Ready("http://"+h.address()+":10248/healthz", local); err != nil {
+	if err := h.kubelet.Ready(testwait.Timeout, "http://"+h.address()+":10248/healthz", local); err != nil {
 		return err
 	}
 	proxy, err := h.start("kube-proxy", "--kubeconfig", h.node.Kubeconfig(), "--hostname-override", h.name,
@@ -288,7 +289,7 @@ func (h *host) startKubelet(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := proxy.Ready("http://"+h.address()+":10256/healthz", local); err != nil {
+	if err := proxy.Ready(testwait.Timeout, "http://"+h.address()+":10256/healthz", local); err != nil {
 		return err
 	}
 	if err := h.node.Wait(ctx, "node/"+h.name, "create"); err != nil {

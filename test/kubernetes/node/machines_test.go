@@ -6,7 +6,8 @@ import (
 	"path/filepath"
 
 	"weft/internal/envoy/envoytest"
-	"weft/test/kubernetes/cluster"
+	"weft/internal/process"
+	"weft/internal/testwait"
 	"weft/test/kubernetes/shop"
 )
 
@@ -38,7 +39,7 @@ const machinesConfig = `{apiServer: {http: {port: 15681}, https: {port: 0}}, dpS
 // of the node. Its cluster is the zone default.
 type machines struct {
 	*federation
-	plane *cluster.Process // the control plane of the machines
+	plane *process.Process // the control plane of the machines
 }
 
 // startMachines starts global, and the zone of machines.
@@ -59,7 +60,7 @@ func (w *world) startMachines() *machines {
 
 // agent is weft-dp on a machine.
 type agent struct {
-	*cluster.Process
+	*process.Process
 	readiness string // the port
 }
 
@@ -91,7 +92,7 @@ func (m *machines) envoy(name string) string {
 // ready waits until the proxy of an agent is ready.
 func (m *machines) ready(a agent) {
 	m.t.Helper()
-	m.must(a.Ready("http://127.0.0.1:"+a.readiness+"/ready", http.DefaultClient))
+	m.must(a.Ready(testwait.Timeout, "http://127.0.0.1:"+a.readiness+"/ready", http.DefaultClient))
 }
 
 // again starts an agent again, and returns when its proxy is ready.

@@ -22,6 +22,7 @@ import (
 	"strings"
 
 	"weft/internal/image"
+	"weft/internal/process"
 	"weft/internal/testnet"
 	"weft/internal/testwait"
 	"weft/test/kubernetes/cluster"
@@ -45,7 +46,7 @@ type Node struct {
 	hosts    []*host // those of this cluster
 	programs map[string]string
 	images   []string           // archives
-	running  []*cluster.Process // in the order of their start
+	running  []*process.Process // in the order of their start
 }
 
 // Options are the options of a node.
@@ -172,12 +173,12 @@ var kubeconfig string
 func (n *Node) Kubeconfig() string { return filepath.Join(n.Dir, "kubeconfig") }
 
 // run starts a program by its command, which [Node.Stop] ends.
-func (n *Node) run(dir, name string, command ...string) (*cluster.Process, error) {
-	process, err := cluster.StartProcess(dir, name, command...)
+func (n *Node) run(dir, name string, command ...string) (*process.Process, error) {
+	started, err := process.Start(dir, name, command...)
 	if err == nil {
-		n.running = append(n.running, process)
+		n.running = append(n.running, started)
 	}
-	return process, err
+	return started, err
 }
 
 // local is a client of the programs' own health checks, whose certificates no CA has signed.
@@ -196,12 +197,13 @@ func (n *Node) startControllers(context.Context) error {
 		if err != nil {
 			return err
 		}
-		process, err := n.control(name, append(args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
+		controller, err := n.control(name, append(args, "--kubeconfig", n.Kubeconfig(), "--leader-elect=false",
 			"--bind-address", "127.0.0.1", "--secure-port", strconv.Itoa(ports[0]))...)
 		if err != nil {
 			return err
 		}
-		if err := process.Ready(fmt.Sprintf("https://127.0.0.1:%d/healthz", ports[0]), local); err != nil {
+		url := fmt.Sprintf("https://127.0.0.1:%d/healthz", ports[0])
+		if err := controller.Ready(testwait.Timeout, url, local); err != nil {
 			return err
 		}
 	}
@@ -209,7 +211,7 @@ func (n *Node) startControllers(context.Context) error {
 }
 
 // control starts a program of the control plane of Kubernetes, in the namespaces of this process.
-func (n *Node) control(name string, args ...string) (*cluster.Process, error) {
+func (n *Node) control(name string, args ...string) (*process.Process, error) {
 	return n.run(n.Dir, name, append([]string{n.programs[name]}, args...)...)
 }
 
@@ -391,7 +393,7 @@ func (n *Node) sidecarTask(ctx context.Context, namespace, pod string, command .
 }
 
 // Kubelet is the kubelet of the first Node.
-func (n *Node) Kubelet() *cluster.Process { return n.hosts[0].kubelet }
+func (n *Node) Kubelet() *process.Process { return n.hosts[0].kubelet }
 
 // RestartContainerd kills the container runtime of the first Node, and starts it again. Containers run on.
 func (n *Node) RestartContainerd() error {

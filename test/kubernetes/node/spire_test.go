@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/process"
 	"weft/kind"
-	"weft/test/kubernetes/cluster"
 	"weft/test/kubernetes/shop"
 )
 
@@ -56,8 +56,8 @@ var byHostPath = []string{"dataPlane.spire.enabled=true", "dataPlane.spire.hostP
 type spire struct {
 	*world
 	programs, dir string
-	server        *cluster.Process
-	agents        []*cluster.Process
+	server        *process.Process
+	agents        []*process.Process
 }
 
 // command runs a command of SPIRE's server, and returns its output.
@@ -162,7 +162,7 @@ func (s *spire) startAgent(of *world, id, socket string, changes ...string) {
 // the end of the test.
 func (s *spire) start(
 	of *world, name, example string, changes []string, program string, args ...string,
-) *cluster.Process {
+) *process.Process {
 	s.t.Helper()
 	text, err := os.ReadFile("../../../examples/spire/" + example)
 	if err != nil {
@@ -174,7 +174,7 @@ func (s *spire) start(
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	process, err := cluster.StartProcess(s.dir, name, of.Command(filepath.Join(s.programs, program),
+	process, err := process.Start(s.dir, name, of.Command(filepath.Join(s.programs, program),
 		append([]string{"run", "-config", config}, args...)...)...)
 	if err != nil {
 		s.t.Fatalf("SPIRE is not built, `make spire` does so once, in about 5 minutes: %v", err)

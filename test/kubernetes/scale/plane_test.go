@@ -13,14 +13,15 @@ import (
 	"weft/internal/adminsocket"
 	"weft/internal/client"
 	"weft/internal/diag"
+	"weft/internal/process"
 	"weft/internal/testnet"
-	"weft/test/kubernetes/cluster"
+	"weft/internal/testwait"
 )
 
 // plane is a control plane, in a process of its own.
 type plane struct {
 	t         *testing.T
-	process   *cluster.Process
+	process   *process.Process
 	data      string // the data directory
 	dataPlane string // HOST:PORT
 	zoneSync  string // HOST:PORT, of a global control plane
@@ -39,7 +40,8 @@ func newPlane(t *testing.T, env map[string]string) *plane {
 	local := func(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 	p := &plane{t: t, data: t.TempDir(), dataPlane: local(ports[2]), zoneSync: local(ports[5]), webhooks: ports[4],
 		ready: fmt.Sprintf("http://%s/ready", local(ports[3]))}
-	p.process = cluster.NewProcess(t.TempDir(), "weft", repository("bin", "weft"), "cp", "run")
+	p.process = process.New(t.TempDir(), "weft", repository("bin", "weft"), "cp", "run")
+	p.process.Env = os.Environ()
 	for name, value := range env {
 		p.process.Env = append(p.process.Env, name+"="+value)
 	}
@@ -69,7 +71,7 @@ func (p *plane) start() {
 	if err := p.process.Start(); err != nil {
 		p.t.Fatalf("weft is not built, `make build` does so: %v", err)
 	}
-	if err := p.process.Ready(p.ready, http.DefaultClient); err != nil {
+	if err := p.process.Ready(testwait.Timeout, p.ready, http.DefaultClient); err != nil {
 		p.t.Fatal(err)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"weft/internal/kube/crd"
 	"weft/internal/kube/install"
 	"weft/internal/kube/install/installtest"
+	"weft/internal/process"
 	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
@@ -55,7 +56,7 @@ type world struct {
 	size
 	t         *testing.T
 	api       *api.Client
-	kwok      *cluster.Process
+	kwok      *process.Process
 	templates map[string]object // of the Pods of the chart's Deployments, by the name of the Deployment
 	marked    int64             // a position of the audit log
 	podsOf    [][]pod           // by Service
@@ -132,7 +133,7 @@ func (w *world) startKwok() {
 		w.t.Fatal(err)
 	}
 	folder := strings.TrimSpace(string(out))
-	w.kwok, err = cluster.StartProcess(w.Dir, "kwok", filepath.Join(folder, "kwok"),
+	w.kwok, err = process.Start(w.Dir, "kwok", filepath.Join(folder, "kwok"),
 		"--kubeconfig", w.kubeconfig(cluster.AdminToken), "--config", filepath.Join(folder, "stages.yaml"),
 		"--manage-all-nodes", "--node-lease-duration-seconds", "0")
 	if err != nil {

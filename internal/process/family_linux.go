@@ -1,4 +1,4 @@
-package demo
+package process
 
 import (
 	"bytes"
@@ -8,13 +8,14 @@ import (
 	"syscall"
 )
 
-func supported() error { return nil }
-
-// ownGroup returns attributes that put a program into its own process group, and that end it with the demo, also if the
-// demo is killed.
-func ownGroup() *syscall.SysProcAttr {
+// OwnGroup returns attributes that put a program into its own process group, and by which the kernel kills it when the
+// thread that started it ends, so also when this process is killed.
+func OwnGroup() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
+
+// killGroup kills the process group of a process. A group that has ended is ignored.
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
 // killFamily kills a process, its group and all its descendants. It stops them first, until it finds no new one, since
 // a stopped process starts no child. Processes that have ended are ignored.
