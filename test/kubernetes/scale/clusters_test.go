@@ -61,7 +61,7 @@ func TestScaleClusters(t *testing.T) {
 
 // measureCreation creates the Services and the Pods while global does not run, so that the zones join with all of them.
 func (f *federation) measureCreation(r *report) {
-	f.global.stop()
+	f.global.Stop()
 	began := time.Now()
 	for _, c := range f.clusters {
 		c.createServices()
@@ -258,7 +258,7 @@ func (f *federation) makeChanges() (made, ofOthers int) {
 // measureGlobalStart stops global, changes a Service meanwhile, and starts global again.
 func (f *federation) measureGlobalStart(r *report) {
 	f.simulated.Close()
-	f.global.stop()
+	f.global.Stop()
 	f.mark()
 	changed := strconv.FormatInt(time.Now().UnixMicro(), 10)
 	seen := f.copies.expect(func(s *meshService) bool { return s.Metadata.Labels[scenario.MadeAt] == changed })

@@ -21,6 +21,7 @@ import (
 	"weft/kind"
 	"weft/resource"
 	"weft/test/load/scenario"
+	"weft/test/mesh"
 )
 
 type zone = inspect.Zone
@@ -58,13 +59,13 @@ func federate(t *testing.T) *federation {
 		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{
 			MatchLabels: map[string]string{"pod-template-hash": "a"}}},
 		Provider: kind.IdentityProvider{Type: kind.Bundled}})
-	if _, err := f.global.admin.Put(t.Context(), identity, kind.MeshIdentities); err != nil {
+	if _, err := f.global.Admin.Put(t.Context(), identity, kind.MeshIdentities); err != nil {
 		t.Fatal(err)
 	}
 	for i := range *clusters {
 		f.clusters = append(f.clusters, f.joinCluster(i))
 	}
-	roots, err := os.ReadFile(filepath.Join(f.global.data, "ca.crt")) // any CA
+	roots, err := os.ReadFile(f.global.CA()) // any CA
 	if err == nil {
 		f.simulated, err = scenario.NewZones("default", *zones-*clusters, *servicesOfCluster, *podsOfCluster)
 	}
@@ -81,7 +82,7 @@ func federate(t *testing.T) *federation {
 func (f *federation) joinCluster(i int) *world {
 	f.t.Helper()
 	name := clusterName(i)
-	token, err := scenario.ZoneToken(f.t.Context(), f.global.admin, name)
+	token, err := mesh.ZoneToken(f.t.Context(), f.global.Admin, name)
 	file := filepath.Join(f.t.TempDir(), "token")
 	if err == nil {
 		err = os.WriteFile(file, []byte(token), 0o600)
@@ -90,9 +91,9 @@ func (f *federation) joinCluster(i int) *world {
 		f.t.Fatal(err)
 	}
 	c := newWorld(f.t, size{nodes: nodesOfCluster, pods: *podsOfCluster, services: *servicesOfCluster}, object{
-		"controlPlane": object{"zone": name, "kdsGlobalAddress": "grpcs://" + f.global.zoneSync, "envVars": object{
+		"controlPlane": object{"zone": name, "kdsGlobalAddress": "grpcs://" + f.global.ZoneSync, "envVars": object{
 			"KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH": file,
-			"KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE":       filepath.Join(f.global.data, "ca.crt")}},
+			"KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE":       f.global.CA()}},
 		"meshes": []any{object{"name": "default", "ingress": object{"enabled": true, "podAnnotations": object{
 			"kuma.io/ingress-public-address": ingressAddress(i), "kuma.io/ingress-public-port": "10001"}}}}})
 	c.start()
@@ -142,7 +143,7 @@ func (f *federation) startGlobal() {
 	began := time.Now()
 	f.global.start()
 	f.readyAfter = time.Since(began)
-	if err := f.simulated.Connect(f.t.Context(), f.global.admin, f.global.zoneSync, f.global.roots()); err != nil {
+	if err := f.simulated.Connect(f.t.Context(), f.global.Admin, f.global.ZoneSync, f.global.Roots); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -165,7 +166,7 @@ func (f *federation) connect(r *report) {
 // connect connects the simulated Envoy of a Pod until the end of the test.
 func (w *world) connect(p pod, account string, services int) *scenario.Proxies {
 	w.t.Helper()
-	connected, err := scenario.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(),
+	connected, err := scenario.ConnectProxies(w.t.Context(), w.DataPlane, w.Roots,
 		map[string]string{"default." + p.name + "." + p.namespace: w.podToken(p, account)}, services)
 	if err != nil {
 		w.t.Fatalf("the Envoy of the Pod %s: %v", p.name, err)
@@ -241,7 +242,7 @@ func (f *federation) usages() (all []diag.Process) {
 func (f *federation) inspect() []zone {
 	f.t.Helper()
 	var found struct{ Zones []zone }
-	if err := f.global.admin.Get(f.t.Context(), "/zones/_inspect", nil, &found); err != nil {
+	if err := f.global.Admin.Get(f.t.Context(), "/zones/_inspect", nil, &found); err != nil {
 		f.t.Fatal(err)
 	}
 	return found.Zones

@@ -175,7 +175,7 @@ func (w *world) measureRest(r *report) {
 }
 
 func (w *world) measureStart(r *report) {
-	w.stop()
+	w.Stop()
 	w.mark()
 	began := time.Now()
 	w.start()
@@ -197,7 +197,7 @@ func (w *world) measureReadiness(r *report) {
 	for _, p := range w.proxied() {
 		tokens["default."+p.name+"."+p.namespace] = w.podToken(p, "default")
 	}
-	connected, err := scenario.ConnectProxies(w.t.Context(), w.dataPlane, w.roots(), tokens, w.services)
+	connected, err := scenario.ConnectProxies(w.t.Context(), w.DataPlane, w.Roots, tokens, w.services)
 	if err != nil {
 		w.t.Fatal(err)
 	}

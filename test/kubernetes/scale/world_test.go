@@ -198,7 +198,7 @@ func (w *world) install(values object) {
 		"metadata": object{"name": account + "-1", "labels": object{"kubernetes.io/service-name": account,
 			"endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"}},
 		"endpoints": []any{object{"addresses": []any{address}, "conditions": object{"ready": true}}},
-		"ports":     []any{object{"name": "https-admission", "port": w.webhooks, "protocol": "TCP"}}})
+		"ports":     []any{object{"name": "https-admission", "port": w.plane.Ports.Webhooks, "protocol": "TCP"}}})
 }
 
 func (w *world) create(path string, o object) {

@@ -15,6 +15,7 @@ import (
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
 
 // acrossScenario measures changes from one zone to the Envoys of another.
@@ -53,7 +54,7 @@ const (
 type across struct {
 	*acrossScenario
 	*deployment
-	global, east, west *ownPlane
+	global, east, west *mesh.Plane
 	ingress, clients   *fleet         // of east, and of west
 	watcher            *simulatedZone // a third zone, which counts items
 	failed             chan error
@@ -83,7 +84,7 @@ func (o *acrossScenario) measure(ctx context.Context, d *deployment) (Report, er
 
 func (a *across) deploy(ctx context.Context, _ *AcrossReport) (err error) {
 	a.logProgress("a global control plane and two zones")
-	if a.global, err = a.startGlobal(ctx); err != nil {
+	if a.global, err = a.startGlobal(); err != nil {
 		return err
 	}
 	if a.east, err = a.startZone(ctx, a.global, "east"); err != nil {
@@ -99,16 +100,16 @@ var workloads = map[string]string{kind.WorkloadLabel: "load"}
 
 // populate writes a mesh with identities, and connects an ingress, clients and the watcher.
 func (a *across) populate(ctx context.Context, _ *AcrossReport) error {
-	mesh := kind.Meshes.Make("", meshName, kind.Mesh{})
+	load := kind.Meshes.Make("", meshName, kind.Mesh{})
 	identity := kind.MeshIdentities.Make(meshName, "identity", kind.MeshIdentity{
 		Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{MatchLabels: workloads}},
 		Provider: kind.IdentityProvider{Type: "Bundled"},
 	})
-	if err := errors.Join(put(ctx, a.global, mesh, kind.Meshes),
+	if err := errors.Join(put(ctx, a.global, load, kind.Meshes),
 		put(ctx, a.global, identity, kind.MeshIdentities)); err != nil {
 		return err
 	}
-	for _, zone := range []*ownPlane{a.east, a.west} {
+	for _, zone := range []*mesh.Plane{a.east, a.west} {
 		if err := a.awaitResource(ctx, zone, kind.MeshIdentities); err != nil {
 			return err
 		}
@@ -137,7 +138,7 @@ func (a *across) populateEast(ctx context.Context) error {
 	if err := a.moveIngress(ctx, 0); err != nil {
 		return err
 	}
-	target, err := (&world{Plane: a.east.Plane}).target(ctx)
+	target, err := (&world{Plane: a.east}).target(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,7 +160,7 @@ func (a *across) populateWest(ctx context.Context) error {
 		}
 		nodes = append(nodes, meshName+"."+client.Name)
 	}
-	target, err := (&world{Plane: a.west.Plane}).target(ctx)
+	target, err := (&world{Plane: a.west}).target(ctx)
 	if err != nil {
 		return err
 	}
@@ -313,7 +314,7 @@ func (a *across) zoneBytes(ctx context.Context, zone string) (bytes int64, err e
 
 // watch joins one more zone and waits until it has all items.
 func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error) {
-	token, err := ZoneToken(ctx, a.global.API, name)
+	token, err := mesh.ZoneToken(ctx, a.global.Admin, name)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +325,7 @@ func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error)
 		default: // one reason is enough
 		}
 	}
-	if err := z.connect(ctx, a.global.sync, token, a.global.Roots, fail); err != nil {
+	if err := z.connect(ctx, a.global.ZoneSync, token, a.global.Roots, fail); err != nil {
 		return nil, err
 	}
 	return z, z.quiet(ctx, a.failed)
@@ -333,12 +334,12 @@ func (a *across) watch(ctx context.Context, name string) (*simulatedZone, error)
 func (a *across) quiet(ctx context.Context) error { return a.watcher.quiet(ctx, a.failed) }
 
 // awaitResource waits until a zone has the one resource of a kind.
-func (a *across) awaitResource(ctx context.Context, zone *ownPlane, d resource.Descriptor) error {
+func (a *across) awaitResource(ctx context.Context, zone *mesh.Plane, d resource.Descriptor) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout,
 		fmt.Errorf("no %s has come from global after %s", d.Describe().Name, startTimeout))
 	defer cancel()
 	for {
-		items, err := zone.API.List(ctx, "/meshes/"+meshName+"/"+d.Describe().Plural, nil)
+		items, err := zone.Admin.List(ctx, "/meshes/"+meshName+"/"+d.Describe().Plural, nil)
 		if err == nil && len(items) > 0 {
 			return nil
 		}
@@ -348,8 +349,8 @@ func (a *across) awaitResource(ctx context.Context, zone *ownPlane, d resource.D
 	}
 }
 
-func put(ctx context.Context, to *ownPlane, o resource.Any, d resource.Descriptor) error {
-	_, err := to.API.Put(ctx, o, d)
+func put(ctx context.Context, to *mesh.Plane, o resource.Any, d resource.Descriptor) error {
+	_, err := to.Admin.Put(ctx, o, d)
 	return err
 }
 

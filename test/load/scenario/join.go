@@ -50,7 +50,6 @@ type JoinReport struct {
 // joinRun is one measurement.
 type joinRun struct {
 	*world
-	plane    *ownPlane
 	messages int // of one full configuration
 }
 
@@ -69,12 +68,12 @@ func (o *joinScenario) check() error {
 }
 
 func (o *joinScenario) measure(ctx context.Context, d *deployment) (Report, error) {
-	plane, err := d.start(ctx, "zone")
+	plane, err := d.start("zone")
 	if err != nil {
 		return nil, err
 	}
-	run := &joinRun{plane: plane, world: &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services,
-		Plane: plane.Plane, Quiet: quietTime}}
+	run := &joinRun{world: &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services,
+		Plane: plane, Quiet: quietTime}}
 	report := &JoinReport{Proxies: o.Proxies, Services: o.Services}
 	return report, runSteps(ctx, report, run.measurePlane, run.measureFloor)
 }
@@ -91,7 +90,7 @@ func (r *joinRun) measurePlane(ctx context.Context, report *JoinReport) error {
 		return p.listens && p.open == 0 && len(p.subscribed[xds.Endpoint]) >= r.Services && len(p.full) == r.Services
 	})
 	fleet.full = r.full
-	if err := r.join(ctx, fleet, r.Plane.Diagnostics, &report.Plane); err != nil {
+	if err := r.join(ctx, fleet, r.Plane.Admin, &report.Plane); err != nil {
 		return err
 	}
 	if err := r.restart(ctx, fleet, report); err != nil {
@@ -166,10 +165,8 @@ func (r *joinRun) restart(ctx context.Context, f *fleet, report *JoinReport) err
 	r.logProgress("killing the control plane, and starting it again")
 	f.rejoin()
 	began := time.Now()
-	if err := r.plane.kill(); err != nil {
-		return err
-	}
-	if err := r.plane.run(ctx); err != nil {
+	r.Plane.Kill()
+	if err := r.Plane.Run(startTimeout); err != nil {
 		return err
 	}
 	report.ReadySeconds = time.Since(began).Seconds()
@@ -197,7 +194,7 @@ func (r *joinRun) restart(ctx context.Context, f *fleet, report *JoinReport) err
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	used, err := processStats(ctx, r.Plane.Diagnostics)
+	used, err := processStats(ctx, r.Plane.Admin)
 	report.BackCPUSeconds = seconds(used.CPUNanoseconds)
 	report.BackResources, report.BackBytes = f.resources.Load(), f.bytes.Load()
 	report.BackStatedBytes = f.stated.Load() / int64(r.Proxies)
@@ -207,7 +204,7 @@ func (r *joinRun) restart(ctx context.Context, f *fleet, report *JoinReport) err
 // countStreams returns the control plane's number of streams, and how many of them are pending.
 func (r *joinRun) countStreams(ctx context.Context) (streams, pending int, err error) {
 	var text []byte
-	if err := r.Plane.Diagnostics.Get(ctx, "/metrics", nil, &text); err != nil {
+	if err := r.Plane.Admin.Get(ctx, "/metrics", nil, &text); err != nil {
 		return 0, 0, err
 	}
 	for line := range strings.Lines(string(text)) {

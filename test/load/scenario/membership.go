@@ -63,12 +63,12 @@ func (o *membershipScenario) check() error {
 }
 
 func (o *membershipScenario) measure(ctx context.Context, d *deployment) (Report, error) {
-	plane, err := d.start(ctx, "zone")
+	plane, err := d.start("zone")
 	if err != nil {
 		return nil, err
 	}
 	run := &membershipRun{world: &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services,
-		Plane: plane.Plane}}
+		Plane: plane}}
 	report := &MembershipReport{Proxies: o.Proxies, Evicted: o.Proxies / 2, Services: o.Services}
 	if err := runSteps(ctx, report, run.prepare, run.evict, run.admitAll); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func (r *membershipRun) prepare(ctx context.Context, _ *MembershipReport) error 
 	}
 	r.logProgress("writing %d Dataplanes of %d services into the mesh %s", r.Proxies, r.Services, meshName)
 	err := r.each(ctx, r.Proxies, func(ctx context.Context, i int) error {
-		_, err := r.Plane.API.Put(ctx, r.teamed(i), kind.Dataplanes)
+		_, err := r.Plane.Admin.Put(ctx, r.teamed(i), kind.Dataplanes)
 		return err
 	})
 	if err != nil {
@@ -175,12 +175,12 @@ type start struct {
 
 // admit changes the membership rules, and returns once they are stored.
 func (r *membershipRun) admit(ctx context.Context, allowed []kind.MembershipRule) (began start, err error) {
-	if began.used, err = processStats(ctx, r.Plane.Diagnostics); err != nil {
+	if began.used, err = processStats(ctx, r.Plane.Admin); err != nil {
 		return began, err
 	}
 	began.at = time.Now()
 	mesh := kind.Meshes.Make("", meshName, kind.Mesh{DataplaneProxyMembership: &kind.Membership{Allowed: allowed}})
-	_, err = r.Plane.API.Put(ctx, mesh, kind.Meshes)
+	_, err = r.Plane.Admin.Put(ctx, mesh, kind.Meshes)
 	return began, err
 }
 
@@ -191,7 +191,7 @@ func (r *membershipRun) awaitQuiet(ctx context.Context, began start) (took, used
 	if err != nil {
 		return 0, 0, err
 	}
-	after, err := processStats(ctx, r.Plane.Diagnostics)
+	after, err := processStats(ctx, r.Plane.Admin)
 	return end.Sub(began.at).Seconds(), seconds(after.CPUNanoseconds - began.used.CPUNanoseconds), err
 }
 

@@ -87,13 +87,13 @@ func (o *policiesScenario) check() error {
 }
 
 func (o *policiesScenario) measure(ctx context.Context, d *deployment) (Report, error) {
-	plane, err := d.start(ctx, "zone")
+	plane, err := d.start("zone")
 	if err != nil {
 		return nil, err
 	}
 	w := &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services, Changes: o.Changes,
-		Plane: plane.Plane, Quiet: quietTime}
-	r := &policiesRun{run: &run{world: w, diagnostics: plane.Diagnostics, nodes: w.nodes(), change: w.flip},
+		Plane: plane, Quiet: quietTime}
+	r := &policiesRun{run: &run{world: w, diagnostics: plane.Admin, nodes: w.nodes(), change: w.flip},
 		policies: o.Policies}
 	report := &PoliciesReport{Proxies: o.Proxies, Services: o.Services, Policies: o.Policies}
 	if err := runSteps(ctx, report, r.prepare, r.measureWrite, r.measureSharing, r.measureEdits,
@@ -106,11 +106,11 @@ func (o *policiesScenario) measure(ctx context.Context, d *deployment) (Report, 
 // prepare connects all proxies, and measures changes of an endpoint without a policy.
 func (r *policiesRun) prepare(ctx context.Context, report *PoliciesReport) error {
 	r.logProgress("writing %d Dataplanes of %d services into the mesh %s", r.Proxies, r.Services, meshName)
-	if _, err := r.Plane.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
+	if _, err := r.Plane.Admin.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
 		return err
 	}
 	err := r.each(ctx, r.Proxies, func(ctx context.Context, i int) error {
-		_, err := r.Plane.API.Put(ctx, r.member(i, kind.Ready), kind.Dataplanes)
+		_, err := r.Plane.Admin.Put(ctx, r.member(i, kind.Ready), kind.Dataplanes)
 		return err
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (r *policiesRun) prepare(ctx context.Context, report *PoliciesReport) error
 		if n%2 == 1 {
 			state = kind.Ready
 		}
-		_, err := r.Plane.API.Put(ctx, r.member(n/2%r.Proxies, state), kind.Dataplanes)
+		_, err := r.Plane.Admin.Put(ctx, r.member(n/2%r.Proxies, state), kind.Dataplanes)
 		return err
 	}
 	r.fleet = newFleet(target, func(p *proxy) bool {
@@ -224,7 +224,7 @@ func (r *policiesRun) aboutService(i int) string {
 
 func (r *policiesRun) put(ctx context.Context, i, edit int) error {
 	o, of := r.policy(i, edit)
-	_, err := r.Plane.API.Put(ctx, o, of)
+	_, err := r.Plane.Admin.Put(ctx, o, of)
 	return err
 }
 

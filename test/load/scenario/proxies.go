@@ -80,12 +80,12 @@ func (o *proxiesScenario) check() error {
 }
 
 func (o *proxiesScenario) measure(ctx context.Context, d *deployment) (Report, error) {
-	plane, err := d.start(ctx, "zone")
+	plane, err := d.start("zone")
 	if err != nil {
 		return nil, err
 	}
 	w := &world{Environment: &d.Environment, Proxies: o.Proxies, Services: o.Services, ProxyGroups: o.ProxyGroups,
-		Changes: o.Changes, Idle: o.Idle, Quiet: time.Second, Plane: plane.Plane}
+		Changes: o.Changes, Idle: o.Idle, Quiet: time.Second, Plane: plane}
 	report := &ProxiesReport{Proxies: o.Proxies, Services: o.Services, Changes: o.Changes}
 	return report, runSteps(ctx, report, w.measurePlane, w.measureFloor)
 }
@@ -108,7 +108,7 @@ func (w *world) measurePlane(ctx context.Context, report *ProxiesReport) error {
 	if err != nil {
 		return err
 	}
-	run := &run{world: w, diagnostics: w.Plane.Diagnostics, nodes: w.nodes(), change: w.flip}
+	run := &run{world: w, diagnostics: w.Plane.Admin, nodes: w.nodes(), change: w.flip}
 	run.fleet = newFleet(target, func(p *proxy) bool {
 		return p.listens && p.open == 0 && len(p.subscribed[xds.Endpoint]) >= w.Services
 	})
@@ -132,7 +132,7 @@ func (w *world) measurePlane(ctx context.Context, report *ProxiesReport) error {
 
 // measureRegister writes the mesh and its Dataplanes.
 func (w *world) measureRegister(ctx context.Context, report *ProxiesReport) error {
-	before, err := processStats(ctx, w.Plane.Diagnostics)
+	before, err := processStats(ctx, w.Plane.Admin)
 	if err != nil {
 		return err
 	}
@@ -141,7 +141,7 @@ func (w *world) measureRegister(ctx context.Context, report *ProxiesReport) erro
 		return err
 	}
 	report.RegisterSeconds = time.Since(start).Seconds()
-	after, err := collectGarbage(ctx, w.Plane.Diagnostics)
+	after, err := collectGarbage(ctx, w.Plane.Admin)
 	if err != nil {
 		return err
 	}

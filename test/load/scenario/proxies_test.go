@@ -28,6 +28,7 @@ import (
 	"weft/internal/diag"
 	"weft/internal/xds"
 	"weft/kind"
+	"weft/test/mesh"
 )
 
 // fakePlane is a control plane with Dataplanes and endpoints only.
@@ -119,7 +120,7 @@ func edsCluster(name string) *clusterv3.Cluster {
 }
 
 // startPlane serves the fake control plane over HTTP, and its configuration over TLS.
-func startPlane(t *testing.T) Plane {
+func startPlane(t *testing.T) *mesh.Plane {
 	f := &fakePlane{t: t, catalog: xds.NewCatalog(), stored: map[string]json.RawMessage{},
 		services: map[string]map[string]bool{}}
 	f.endpoints = f.catalog.NewResourceSet()
@@ -142,20 +143,27 @@ func startPlane(t *testing.T) Plane {
 	}
 	go func() { _ = gs.Serve(listener) }()
 	t.Cleanup(gs.Stop)
-	api, diagnostics := httptest.NewServer(f), httptest.NewServer(diag.Handler())
-	t.Cleanup(api.Close)
-	t.Cleanup(diagnostics.Close)
-	c, err := client.New(client.Options{Address: api.URL})
+	return &mesh.Plane{Admin: serveAdmin(t, f), DataPlane: listener.Addr().String(), Roots: rootsOf(root)}
+}
+
+// serveAdmin serves an API beside the diagnostics of this process, and returns a client of both.
+func serveAdmin(t *testing.T, api http.Handler) *client.Client {
+	mux := http.NewServeMux()
+	mux.Handle("/", api)
+	mux.Handle("/debug/", diag.Handler())
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	c, err := client.New(client.Options{Address: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := client.New(client.Options{Address: diagnostics.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return c
+}
+
+func rootsOf(root string) *x509.CertPool {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(root))
-	return Plane{API: c, DataPlane: listener.Addr().String(), Roots: roots, Diagnostics: d}
+	return roots
 }
 
 type ignoringPeer struct{}

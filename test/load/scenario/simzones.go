@@ -14,6 +14,7 @@ import (
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
 
 // Zones send their services and Dataplanes to a global control plane over the real protocol,
@@ -80,7 +81,7 @@ func (z *Zones) Connect(ctx context.Context, api *client.Client, address string,
 // connect connects a zone until ctx ends.
 func (z *Zones) connect(ctx context.Context, zone *simulatedZone, api *client.Client, address string,
 	roots *x509.CertPool) error {
-	token, err := ZoneToken(ctx, api, zone.name)
+	token, err := mesh.ZoneToken(ctx, api, zone.name)
 	if err != nil {
 		return err
 	}

@@ -15,15 +15,8 @@ import (
 	"weft/internal/diag"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
-
-// Plane is the control plane to measure.
-type Plane struct {
-	API         *client.Client
-	DataPlane   string         // HOST:PORT of its data plane server
-	Roots       *x509.CertPool // that sign the data plane server's certificate
-	Diagnostics *client.Client // of its diagnostics
-}
 
 // meshName is the mesh of the measurement; the tool owns it.
 const meshName = "load"
@@ -38,7 +31,7 @@ type world struct {
 
 	Idle  time.Duration // how long to measure the idle control plane
 	Quiet time.Duration // how long no message may arrive before the proxies count as in sync
-	Plane Plane
+	Plane *mesh.Plane
 }
 
 func (w *world) nodes() []string {
@@ -91,11 +84,11 @@ func (w *world) register(ctx context.Context) error {
 		return err
 	}
 	w.logProgress("writing %d Dataplanes of %d services into the mesh %s", w.Proxies, w.Services, meshName)
-	if _, err := w.Plane.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
+	if _, err := w.Plane.Admin.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
 		return err
 	}
 	return w.each(ctx, w.Proxies, func(ctx context.Context, i int) error {
-		_, err := w.Plane.API.Put(ctx, w.dataplane(i, kind.Ready), kind.Dataplanes)
+		_, err := w.Plane.Admin.Put(ctx, w.dataplane(i, kind.Ready), kind.Dataplanes)
 		return err
 	})
 }
@@ -113,7 +106,7 @@ func (w *world) each(ctx context.Context, n int, do func(context.Context, int) e
 // clear deletes the mesh and all its resources.
 func (w *world) clear(ctx context.Context) error {
 	var mesh json.RawMessage
-	err := w.Plane.API.Get(ctx, client.Path(kind.Meshes, "", meshName), nil, &mesh)
+	err := w.Plane.Admin.Get(ctx, client.Path(kind.Meshes, "", meshName), nil, &mesh)
 	if isNotFound(err) {
 		return nil
 	}
@@ -125,11 +118,11 @@ func (w *world) clear(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.Plane.API.Delete(ctx, kind.Meshes, "", meshName)
+	return w.Plane.Admin.Delete(ctx, kind.Meshes, "", meshName)
 }
 
 func (w *world) deleteAll(ctx context.Context, d resource.Descriptor) error {
-	items, err := w.Plane.API.List(ctx, client.Path(d, meshName, ""), nil)
+	items, err := w.Plane.Admin.List(ctx, client.Path(d, meshName, ""), nil)
 	if err != nil {
 		return err
 	}
@@ -138,7 +131,7 @@ func (w *world) deleteAll(ctx context.Context, d resource.Descriptor) error {
 		if err := json.Unmarshal(items[i], &item); err != nil {
 			return err
 		}
-		if err := w.Plane.API.Delete(ctx, d, meshName, item.Name); !isNotFound(err) {
+		if err := w.Plane.Admin.Delete(ctx, d, meshName, item.Name); !isNotFound(err) {
 			return err
 		}
 		return nil
@@ -150,13 +143,11 @@ func isNotFound(err error) bool {
 	return errors.As(err, &failure) && failure.Code == resource.NotFound
 }
 
-// target is the control plane's data plane server, with a token that is valid for every proxy of the mesh, of each
-// role. It vouches for no fact, so no simulated proxy gets a certificate.
+// target is the control plane's data plane server, with a token for every proxy of the mesh. It vouches for no fact, so
+// no simulated proxy gets a certificate.
 func (w *world) target(ctx context.Context) (target, error) {
-	var token []byte
-	request := map[string]string{"mesh": meshName, "type": "dataplane,ingress", "validFor": "24h"}
-	err := w.Plane.API.Post(ctx, "/tokens/dataplane", request, &token)
-	return target{address: w.Plane.DataPlane, roots: w.Plane.Roots, token: string(token)}, err
+	token, err := mesh.ProxyToken(ctx, w.Plane.Admin, meshName, "dataplane,ingress")
+	return target{address: w.Plane.DataPlane, roots: w.Plane.Roots, token: token}, err
 }
 
 // flip makes change n: one endpoint is removed, and the next change adds it again.
@@ -165,7 +156,7 @@ func (w *world) flip(ctx context.Context, n int) error {
 	if n%2 == 1 {
 		state = kind.Ready
 	}
-	_, err := w.Plane.API.Put(ctx, w.dataplane(n/2%w.Proxies, state), kind.Dataplanes)
+	_, err := w.Plane.Admin.Put(ctx, w.dataplane(n/2%w.Proxies, state), kind.Dataplanes)
 	return err
 }
 

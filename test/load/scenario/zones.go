@@ -17,6 +17,7 @@ import (
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
 
 // zonesScenario measures a global control plane with many zones. They are simulated over the real protocol: they send
@@ -57,7 +58,7 @@ type ZonesReport struct {
 type zonesRun struct {
 	*zonesScenario
 	*Environment
-	global *ownPlane
+	global *mesh.Plane
 	zones  *Zones
 
 	mu    sync.Mutex
@@ -82,7 +83,7 @@ func (o *zonesScenario) check() error {
 }
 
 func (o *zonesScenario) measure(ctx context.Context, d *deployment) (Report, error) {
-	global, err := d.startGlobal(ctx)
+	global, err := d.startGlobal()
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +99,10 @@ func (r *zonesRun) measure(ctx context.Context) (*ZonesReport, error) {
 
 // prepare writes the mesh.
 func (r *zonesRun) prepare(ctx context.Context, report *ZonesReport) error {
-	if _, err := r.global.API.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
+	if _, err := r.global.Admin.Put(ctx, kind.Meshes.Make("", meshName, kind.Mesh{}), kind.Meshes); err != nil {
 		return err
 	}
-	empty, err := collectGarbage(ctx, r.global.Diagnostics)
+	empty, err := collectGarbage(ctx, r.global.Admin)
 	report.EmptyRSSBytes = int64(empty.RSSBytes)
 	return err
 }
@@ -114,12 +115,12 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 		return err
 	}
 	r.zones.all[0].onBatch = r.watch
-	before, err := processStats(ctx, r.global.Diagnostics)
+	before, err := processStats(ctx, r.global.Admin)
 	if err != nil {
 		return err
 	}
 	start := time.Now()
-	if err := r.zones.Connect(ctx, r.global.API, r.global.sync, r.global.Roots); err != nil {
+	if err := r.zones.Connect(ctx, r.global.Admin, r.global.ZoneSync, r.global.Roots); err != nil {
 		return err
 	}
 	r.logProgress("all are connected after %.1f s", time.Since(start).Seconds())
@@ -133,7 +134,7 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 		return err
 	}
 	report.JoinSeconds = time.Since(start).Seconds()
-	after, err := processStats(ctx, r.global.Diagnostics)
+	after, err := processStats(ctx, r.global.Admin)
 	report.JoinCPUSeconds = seconds(after.CPUNanoseconds - before.CPUNanoseconds)
 	for _, zone := range r.zones.all {
 		items, bytes := zone.received()
@@ -146,7 +147,7 @@ func (r *zonesRun) join(ctx context.Context, report *ZonesReport) error {
 func (r *zonesRun) awaitPods(ctx context.Context) error {
 	for want := r.Zones * r.Pods; want > 0; {
 		var page struct{ Total int }
-		err := r.global.API.Get(ctx, client.Path(kind.Dataplanes, meshName, ""), url.Values{"size": {"1"}}, &page)
+		err := r.global.Admin.Get(ctx, client.Path(kind.Dataplanes, meshName, ""), url.Values{"size": {"1"}}, &page)
 		if err != nil || page.Total >= want {
 			return err
 		}
@@ -186,14 +187,14 @@ func (r *zonesRun) awaitCount(ctx context.Context, what string, count func() (ha
 // measureRest measures the idle control plane.
 func (r *zonesRun) measureRest(ctx context.Context, report *ZonesReport) error {
 	r.logProgress("idle for %s", r.Idle)
-	before, err := collectGarbage(ctx, r.global.Diagnostics)
+	before, err := collectGarbage(ctx, r.global.Admin)
 	if err != nil {
 		return err
 	}
 	if err := wait.Sleep(ctx, r.Idle); err != nil {
 		return err
 	}
-	after, err := processStats(ctx, r.global.Diagnostics)
+	after, err := processStats(ctx, r.global.Admin)
 	report.RestRSSBytes = int64(before.RSSBytes)
 	report.RestCPUPercent = 100 * seconds(after.CPUNanoseconds-before.CPUNanoseconds) / r.Idle.Seconds()
 	return err
@@ -204,7 +205,7 @@ func (r *zonesRun) measureOneZone(ctx context.Context, report *ZonesReport) erro
 	r.logProgress("one more zone joins")
 	zone := newSimulatedZone("late")
 	start := time.Now()
-	if err := r.zones.connect(ctx, zone, r.global.API, r.global.sync, r.global.Roots); err != nil {
+	if err := r.zones.connect(ctx, zone, r.global.Admin, r.global.ZoneSync, r.global.Roots); err != nil {
 		return err
 	}
 	defer zone.close()
@@ -219,7 +220,7 @@ func (r *zonesRun) measureOneZone(ctx context.Context, report *ZonesReport) erro
 func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) error {
 	r.logProgress("every zone changes a service each second, for %s", r.During)
 	had := r.zones.ReceivedVersions()
-	before, err := processStats(ctx, r.global.Diagnostics)
+	before, err := processStats(ctx, r.global.Admin)
 	if err != nil {
 		return err
 	}
@@ -229,7 +230,7 @@ func (r *zonesRun) measureChanges(ctx context.Context, report *ZonesReport) erro
 		return err
 	}
 	took := time.Since(start)
-	after, err := processStats(ctx, r.global.Diagnostics)
+	after, err := processStats(ctx, r.global.Admin)
 	if err != nil {
 		return err
 	}

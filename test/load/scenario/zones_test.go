@@ -3,12 +3,10 @@ package scenario
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -18,13 +16,12 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
-	"weft/internal/client"
-	"weft/internal/diag"
 	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
 
 // fakeGlobal is a global control plane that forwards the items of zones without any check. Its tokens are the names of
@@ -125,7 +122,7 @@ func (s *fakeStream) work() error {
 }
 
 // startGlobal serves the fake global over HTTP, and zone sync over TLS.
-func startGlobal(t *testing.T) *ownPlane {
+func startGlobal(t *testing.T) *mesh.Plane {
 	certificate, root, err := selfSigned()
 	if err != nil {
 		t.Fatal(err)
@@ -138,27 +135,15 @@ func startGlobal(t *testing.T) *ownPlane {
 	}
 	go func() { _ = gs.Serve(listener) }()
 	t.Cleanup(gs.Stop)
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if r.URL.Path == "/tokens/zone" {
 			_, after, _ := strings.Cut(string(body), `"zone":"`)
 			body = []byte(after[:strings.Index(after, `"`)])
 		}
 		_, _ = w.Write(body)
-	}))
-	diagnostics := httptest.NewServer(diag.Handler())
-	t.Cleanup(api.Close)
-	t.Cleanup(diagnostics.Close)
-	p := &ownPlane{sync: listener.Addr().String()}
-	p.Roots = x509.NewCertPool()
-	p.Roots.AppendCertsFromPEM([]byte(root))
-	if p.API, err = client.New(client.Options{Address: api.URL}); err != nil {
-		t.Fatal(err)
-	}
-	if p.Diagnostics, err = client.New(client.Options{Address: diagnostics.URL}); err != nil {
-		t.Fatal(err)
-	}
-	return p
+	})
+	return &mesh.Plane{Admin: serveAdmin(t, api), ZoneSync: listener.Addr().String(), Roots: rootsOf(root)}
 }
 
 func TestZonesGetEachOthersServices(t *testing.T) {
@@ -194,7 +179,7 @@ func TestZonesConnectAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want := int64(3 * 2 * 2); want <= 2*3*2*2; want += 3 * 2 * 2 {
-		if err := zones.Connect(t.Context(), global.API, global.sync, global.Roots); err != nil {
+		if err := zones.Connect(t.Context(), global.Admin, global.ZoneSync, global.Roots); err != nil {
 			t.Fatal(err)
 		}
 		testwait.Until(t, "every zone has the services of the others", func() error {
