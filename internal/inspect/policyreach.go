@@ -68,7 +68,7 @@ func (e *PolicyEffects) reachedBy(mesh string, m *effectMesh, key reachKey) []bo
 	}
 	for _, port := range e.State.Proxies.Reached.Get(e.r, proxy.ReachKey{Mesh: mesh, Services: key.services}) {
 		add(port)
-		if route := e.State.Proxies.RouteOf(e.r, key.routes, port).Route(); route != nil {
+		if route := e.State.Proxies.RouteOf(e.r, key.routes, port).Get(); route != nil {
 			for _, backend := range route.Backends() {
 				add(backend.WithLocality(""))
 			}

@@ -1,15 +1,17 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
-	"unique"
+
+	"weft/internal/interned"
 )
 
 // Confs are the effective confs of some traffic, by kind of policies. Equal confs are equal values, of the size of a
 // pointer, whichever policies they are from. The zero value has none.
 type Confs struct {
-	text unique.Handle[string]
+	json interned.Value[map[string]any]
 }
 
 // ConfsOf returns the confs, which are pointers to structs or lists, by kind.
@@ -17,20 +19,11 @@ func ConfsOf(byKind map[string]any) Confs {
 	if len(byKind) == 0 {
 		return Confs{}
 	}
-	text, err := json.Marshal(byKind)
-	if err != nil {
-		panic(fmt.Sprintf("policy: a conf has no written form: %v", err)) // it was read from one
-	}
-	return Confs{unique.Make(string(text))}
+	return Confs{interned.Make(byKind)}
 }
 
 // String returns the confs as JSON, such as {"MeshTimeout":{"idleTimeout":"5s"}}.
-func (c Confs) String() string {
-	if c == (Confs{}) {
-		return "{}"
-	}
-	return c.text.Value()
-}
+func (c Confs) String() string { return cmp.Or(c.json.String(), "{}") }
 
 // MarshalJSON implements json.Marshaler.
 func (c Confs) MarshalJSON() ([]byte, error) { return []byte(c.String()), nil }

@@ -194,7 +194,7 @@ func (c *comparer) backends(r *table.Reader, p *proxy.Proxy, d service.Destinati
 	if p == nil || !slices.Contains(c.reached(r, p), d) {
 		return nil
 	}
-	route := c.state.Proxies.RouteOf(r, p.Group.Policies, d).Route()
+	route := c.state.Proxies.RouteOf(r, p.Group.Policies, d).Get()
 	if route == nil {
 		route = c.state.Services.Routes.Get(r, d)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/internal/interned"
 	"weft/internal/policy"
 	"weft/internal/service"
 	"weft/internal/table"
@@ -77,7 +78,7 @@ func (s *Stage) routed(r *table.Reader, key EffectiveKey) service.RouteValue {
 	if routing == nil {
 		return service.RouteValue{}
 	}
-	return service.ValueOf(routing.Route)
+	return interned.Make(routing.Route)
 }
 
 // RouteOf returns the route of the traffic from proxies with a set of policies to a destination, by value.
@@ -98,7 +99,7 @@ func (s PolicySet) has(of string) bool { return strings.Contains(s.String(), of+
 // snis returns the SNIs of the rules of a route, in the order of their precedence. The listeners that lead to the route
 // read nothing else of it.
 func (s *Stage) snis(r *table.Reader, key EffectiveKey) []string {
-	route := s.Routed.Get(r, key).Route()
+	route := s.Routed.Get(r, key).Get()
 	if route == nil {
 		return nil
 	}

@@ -248,7 +248,7 @@ func TestRouting(t *testing.T) {
 			s := timeoutWorld(c.rows...)
 			r := table.Eval(s.Tables.DB.Snapshot())
 			set := s.Proxies.Proxy.Get(r, dataplaneKey("web-1")).Group.Policies
-			if got := shownRoute(s.Proxies.RouteOf(r, set, c.to).Route()); got != c.want {
+			if got := shownRoute(s.Proxies.RouteOf(r, set, c.to).Get()); got != c.want {
 				t.Errorf("the route is\n%s, want\n%s", got, c.want)
 			}
 		})

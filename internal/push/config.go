@@ -206,7 +206,7 @@ func (c *config) makeOutbound(r *table.Reader, key outboundKey) *outbound {
 // is no such destination.
 func (c *config) routeOf(r *table.Reader, to service.DestinationKey, value service.RouteValue,
 	confs policy.Confs) *service.Route {
-	route := value.Route()
+	route := value.Get()
 	if route == nil {
 		route = c.state.Services.Routes.Get(r, to)
 	}
@@ -270,7 +270,7 @@ func (c *config) outboundKeys(r *table.Reader, group proxy.Group, d service.Dest
 		key.clustersKey, key.route = c.clustersKey(r, group, d), c.state.Proxies.RouteOf(r, group.Policies, d)
 	}
 	keys := []any{key}
-	if routed := key.route.Route(); routed != nil {
+	if routed := key.route.Get(); routed != nil {
 		for _, backend := range routed.Backends() {
 			keys = append(keys, c.clustersKey(r, group, backend))
 		}

@@ -2,11 +2,9 @@ package service
 
 import (
 	"cmp"
-	"encoding/json"
-	"fmt"
 	"slices"
-	"unique"
 
+	"weft/internal/interned"
 	"weft/internal/table"
 	"weft/internal/zoneroute"
 	"weft/kind"
@@ -22,9 +20,7 @@ type List struct {
 
 // View is what the policies of the clients make of the endpoints of a list, by value: equal views are equal values, of
 // the size of a pointer. The zero value leaves them as they are published.
-type View struct {
-	json unique.Handle[string]
-}
+type View struct{ interned.Value[viewed] }
 
 // viewed are the contents of a [View].
 type viewed struct {
@@ -50,76 +46,30 @@ type affinity struct {
 }
 
 func viewOf(v viewed) View {
-	text, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("service: a view has no written form: %v", err)) // it has no value that JSON lacks
+	if view := interned.Make(v); view.String() != "{}" {
+		return View{view}
 	}
-	if string(text) == "{}" {
-		return View{}
-	}
-	return View{unique.Make(string(text))}
-}
-
-func (v View) text() string {
-	if v == (View{}) {
-		return "{}"
-	}
-	return v.json.Value()
-}
-
-func (v View) contents() viewed {
-	var contents viewed
-	if err := json.Unmarshal([]byte(v.text()), &contents); err != nil {
-		panic(fmt.Sprintf("service: a view cannot be read: %v", err)) // it was written from the same type
-	}
-	return contents
+	return View{}
 }
 
 // MarshalText implements encoding.TextMarshaler.
-func (v View) MarshalText() ([]byte, error) { return []byte(v.text()), nil }
+func (v View) MarshalText() ([]byte, error) { return []byte(cmp.Or(v.String(), "{}")), nil }
 
 // Affinity are the values of a client for the labels by which its policies group endpoints, by value. The zero value
 // has none.
-type Affinity struct {
-	json unique.Handle[string]
-}
+type Affinity = interned.Value[map[string]string]
 
 // AffinityOf returns the values by label.
 func AffinityOf(values map[string]string) Affinity {
 	if len(values) == 0 {
 		return Affinity{}
 	}
-	text, err := json.Marshal(values) // maps are written in the order of their keys
-	if err != nil {
-		panic(fmt.Sprintf("service: labels have no written form: %v", err)) // strings have one
-	}
-	return Affinity{unique.Make(string(text))}
-}
-
-// String returns the values as JSON, such as {"kubernetes.io/hostname":"node-1"}; "" without any.
-func (a Affinity) String() string {
-	if a == (Affinity{}) {
-		return ""
-	}
-	return a.json.Value()
-}
-
-// MarshalText implements encoding.TextMarshaler.
-func (a Affinity) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
-
-func (a Affinity) values() map[string]string {
-	var values map[string]string
-	if a != (Affinity{}) {
-		if err := json.Unmarshal([]byte(a.json.Value()), &values); err != nil {
-			panic(fmt.Sprintf("service: labels cannot be read: %v", err)) // they were written from the same type
-		}
-	}
-	return values
+	return interned.Make(values)
 }
 
 // IsGrouped reports whether the endpoints are divided into groups, so that clients with different values may use
 // different lists.
-func (l List) IsGrouped() bool { return l.View != (View{}) && l.View.contents().Grouped }
+func (l List) IsGrouped() bool { return l.View.Get().Grouped }
 
 // ListFor returns a list as clients with an affinity use it. Groups that no server of the list can be in are left out,
 // so that clients whose values make no difference share the list.
@@ -127,9 +77,9 @@ func (s *Stage) ListFor(r *table.Reader, list List, of Affinity) List {
 	if !list.IsGrouped() {
 		return list
 	}
-	v := list.View.contents()
-	values := of.values()
-	v.Affinity = slices.DeleteFunc(v.Affinity, func(a affinity) bool {
+	v := list.View.Get()
+	values := of.Get()
+	v.Affinity = slices.DeleteFunc(slices.Clone(v.Affinity), func(a affinity) bool {
 		value, ok := values[a.Key]
 		return !ok || !slices.Contains(s.AffinityValues.Get(r, AffinityQuery{list.WithLocality(""), a.Key}), value)
 	})
@@ -143,7 +93,7 @@ func (s *Stage) ListFor(r *table.Reader, list List, of Affinity) List {
 // OnMachines returns a list as clients on machines of one IP family use it; empty: of both.
 func (l List) OnMachines(machine kind.IPFamilies) List {
 	if machine != "" {
-		v := l.View.contents()
+		v := l.View.Get()
 		v.Machine = machine
 		l.View = viewOf(v)
 	}
@@ -324,7 +274,7 @@ func (s *Stage) EndpointsOfList(r *table.Reader, list List) *Endpoints {
 	if list.View == (View{}) {
 		return s.EndpointsOf(r, list.DestinationKey)
 	}
-	v := list.View.contents()
+	v := list.View.Get()
 	endpoints := &Endpoints{Destination: list.DestinationKey, Overprovisioning: v.Overprovisioning}
 	switch {
 	case v.Zones != nil && !s.routes.ByEgress.Get(r, list.Mesh):

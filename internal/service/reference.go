@@ -1,9 +1,9 @@
 package service
 
 import (
-	"encoding/json"
 	"slices"
 
+	"weft/internal/interned"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -13,13 +13,12 @@ import (
 type labelQuery struct {
 	Kind   DestinationKind
 	Mesh   string
-	Labels string // in JSON, sorted by name
+	Labels interned.Value[map[string]string]
 }
 
 // QueryLabels returns the key of the services of a kind and a mesh that have labels.
 func QueryLabels(of DestinationKind, mesh string, labels map[string]string) labelQuery {
-	raw, _ := json.Marshal(labels) // maps are written in the order of their keys
-	return labelQuery{of, mesh, string(raw)}
+	return labelQuery{of, mesh, interned.Make(labels)}
 }
 
 // NameQuery is a name of a service of a kind.
@@ -48,11 +47,7 @@ func (s *Stage) tagged(r *table.Reader, tagKey string) []DestinationKey {
 }
 
 func (s *Stage) labeledServices(r *table.Reader, key labelQuery) []DestinationKey {
-	labels := map[string]string{}
-	if err := json.Unmarshal([]byte(key.Labels), &labels); err != nil {
-		panic("service: labels are written by labelsOf: " + err.Error())
-	}
-	keys := s.kinds[key.Kind].labeled(r, key.Mesh, labels)
+	keys := s.kinds[key.Kind].labeled(r, key.Mesh, key.Labels.Get())
 	slices.SortFunc(keys, CompareDestinations)
 	return keys
 }

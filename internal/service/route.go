@@ -1,11 +1,9 @@
 package service
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
-	"unique"
 
+	"weft/internal/interned"
 	"weft/internal/table"
 	"weft/kind"
 )
@@ -137,28 +135,5 @@ func (r *Route) SNIs() []string {
 
 // RouteValue is the routing of the traffic of some proxies to a destination, by value: equal routes are equal values,
 // of the size of a pointer, whichever policies they are from. The zero value is the route of a destination that no
-// policy routes.
-type RouteValue struct {
-	text unique.Handle[string]
-}
-
-// ValueOf returns the value of a route.
-func ValueOf(r *Route) RouteValue {
-	text, err := json.Marshal(r)
-	if err != nil {
-		panic(fmt.Sprintf("service: a route has no written form: %v", err)) // it has no value that JSON lacks
-	}
-	return RouteValue{unique.Make(string(text))}
-}
-
-// Route returns the route; nil for the zero value.
-func (v RouteValue) Route() *Route {
-	if v == (RouteValue{}) {
-		return nil
-	}
-	r := &Route{}
-	if err := json.Unmarshal([]byte(v.text.Value()), r); err != nil {
-		panic(fmt.Sprintf("service: a route cannot be read: %v", err)) // it was written from the same type
-	}
-	return r
-}
+// policy routes, nil.
+type RouteValue = interned.Value[*Route]
