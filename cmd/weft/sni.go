@@ -14,6 +14,7 @@ import (
 	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/internal/sni"
+	"weft/internal/wait"
 )
 
 func newSNICommand(r *remote) *cobra.Command {
@@ -99,10 +100,8 @@ const sniPollInterval = 500 * time.Millisecond
 // followSNI prints the progress of a migration whenever it changes, until the migration is done.
 func followSNI(ctx context.Context, w io.Writer, seen *inspect.SNIReport, read func(*inspect.SNIReport) error) error {
 	for !seen.Done {
-		select {
-		case <-time.After(sniPollInterval):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := wait.Sleep(ctx, sniPollInterval); err != nil {
+			return err
 		}
 		var now inspect.SNIReport
 		if err := read(&now); err != nil {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/backoff"
+
+	"weft/internal/wait"
 )
 
 // reconnect is the backoff of connections to the control plane. Its jitter keeps the agents of a large mesh from
@@ -28,11 +30,7 @@ func (r *retry) wait(ctx context.Context) { r.waitOr(ctx, nil) }
 func (r *retry) waitOr(ctx context.Context, changed <-chan struct{}) {
 	pause := r.next/2 + rand.N(r.next/2)
 	r.next = min(2*r.next, 10*time.Second)
-	select {
-	case <-changed:
-	case <-time.After(pause):
-	case <-ctx.Done():
-	}
+	_ = wait.Change(ctx, changed, pause)
 }
 
 // waitAtLeast waits for a pause that the control plane gave, plus up to 0.2 s, so that agents with the same pause do
@@ -42,10 +40,7 @@ func (r *retry) waitAtLeast(ctx context.Context, pause time.Duration) {
 		r.wait(ctx)
 		return
 	}
-	select {
-	case <-time.After(pause + rand.N(200*time.Millisecond)):
-	case <-ctx.Done():
-	}
+	_ = wait.Sleep(ctx, pause+rand.N(200*time.Millisecond))
 }
 
 // waitLonger sets the next wait to rejectedPause: only an operator's change lets the request succeed.

@@ -12,6 +12,7 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
+	"weft/internal/wait"
 	"weft/internal/wire"
 )
 
@@ -40,7 +41,7 @@ func (a *agent) keepCertificate(ctx context.Context, secret string) error {
 		current, _ := store.load()
 		wanted := identityOf(settings, secret)
 		if at := renewalTurn.next(current, wanted); time.Now().Before(at) {
-			waitUntil(ctx, changed, at)
+			_ = wait.Change(ctx, changed, time.Until(at))
 			continue
 		}
 		next, err := a.requestCertificate(ctx, wanted)
@@ -90,16 +91,6 @@ func (t *renewalTurn) next(current *workloadCert, identity *wire.Identity) time.
 		return t.at
 	}
 	return current.renew
-}
-
-func waitUntil(ctx context.Context, changed <-chan struct{}, at time.Time) {
-	timer := time.NewTimer(time.Until(at))
-	defer timer.Stop()
-	select {
-	case <-changed:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 func (a *agent) requestCertificate(ctx context.Context, identity *wire.Identity) (*workloadCert, error) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"time"
 
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/kind"
 )
@@ -79,10 +80,7 @@ func (p probe) run(ctx context.Context, alive bool, try func(context.Context) bo
 			alive, row = !alive, 0
 			hear(p.listener, alive)
 		}
-		select {
-		case <-time.After(p.interval):
-		case <-ctx.Done():
-		}
+		_ = wait.Sleep(ctx, p.interval)
 	}
 }
 

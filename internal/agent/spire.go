@@ -20,6 +20,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"weft/internal/wait"
 	"weft/internal/wire"
 )
 
@@ -40,14 +41,14 @@ func (a *agent) watchSPIRECertificate(ctx context.Context, admin *admin) {
 		identity := settings.GetIdentity()
 		if identity.GetSpireSocket() == "" {
 			a.statusReporter.setSPIRECertificate(nil)
-			waitUntil(ctx, changed, time.Now().Add(24*time.Hour))
+			_ = wait.Change(ctx, changed, 24*time.Hour)
 			since = time.Now()
 			continue
 		}
 		switch seen, err := admin.certificate(ctx, identity.SpiffeId); {
 		case err == nil && seen != nil:
 			pause, since = minProbePause, time.Now()
-			waitUntil(ctx, changed, a.recordSPIRECertificate(identity, seen))
+			_ = wait.Change(ctx, changed, time.Until(a.recordSPIRECertificate(identity, seen)))
 			continue
 		case err == nil:
 			since = time.Now()
@@ -55,7 +56,7 @@ func (a *agent) watchSPIRECertificate(ctx context.Context, admin *admin) {
 		case time.Since(since) > spireTimeout:
 			a.reportNoSPIRECertificate(identity, whyNoCertificate(ctx, identity, err))
 		}
-		waitUntil(ctx, changed, time.Now().Add(pause))
+		_ = wait.Change(ctx, changed, pause)
 		pause = min(2*pause, maxSPIREPause)
 	}
 }

@@ -53,7 +53,7 @@ type Barrier struct {
 	waiter AckWaiter
 	commit func(func(*table.Tx))
 	log    *slog.Logger
-	wake   chan struct{}
+	wake   wait.Signal
 
 	mu         sync.Mutex
 	conditions map[string]*condition // by name
@@ -81,7 +81,7 @@ type Wait struct {
 func New(rows *Rows, waiter AckWaiter, commit func(func(*table.Tx)), log *slog.Logger) *Barrier {
 	return &Barrier{
 		Now: time.Now, rows: rows, waiter: waiter, commit: commit, log: log,
-		wake: make(chan struct{}, 1), conditions: map[string]*condition{},
+		wake: wait.NewSignal(), conditions: map[string]*condition{},
 	}
 }
 
@@ -102,14 +102,7 @@ func (b *Barrier) State(name string, stated *Condition) {
 	if stated == nil && c.wait == nil && len(c.acked)+len(c.storedAcks) == 0 && c.storedProgress.Name == "" {
 		delete(b.conditions, name)
 	}
-	b.wakeUp()
-}
-
-func (b *Barrier) wakeUp() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
+	b.wake.Send()
 }
 
 // Reset drops all acks, and removes the rows of an earlier run. It must be called before the writes of a new run,
@@ -276,7 +269,7 @@ func (b *Barrier) Finish(w *Wait) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.over = true
-	b.wakeUp()
+	b.wake.Send()
 }
 
 // waitAcked waits for the proxies of this zone and then for the proxies of the other zones.
@@ -318,5 +311,5 @@ func (b *Barrier) Report(w *Wait, proxies kind.PendingAcks, zones string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.progress.Proxies, w.progress.Zones = proxies, zones
-	b.wakeUp()
+	b.wake.Send()
 }

@@ -15,6 +15,7 @@ import (
 	"weft/internal/identity"
 	"weft/internal/pki"
 	"weft/internal/state"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -74,7 +75,7 @@ type insights struct {
 	writer *admission.Writer
 	rows   Rows
 	log    *slog.Logger
-	wake   chan struct{}
+	wake   wait.Signal
 
 	mu      sync.Mutex
 	fresh   map[state.ProxyKey][]insightChange // of this period
@@ -83,7 +84,7 @@ type insights struct {
 }
 
 func newInsights(w *admission.Writer, rows Rows, log *slog.Logger) *insights {
-	return &insights{writer: w, rows: rows, log: log, wake: make(chan struct{}, 1),
+	return &insights{writer: w, rows: rows, log: log, wake: wait.NewSignal(),
 		fresh: map[state.ProxyKey][]insightChange{}, pending: map[state.ProxyKey][]insightChange{},
 		failed: map[state.ProxyKey][]insightChange{}}
 }
@@ -98,10 +99,7 @@ func (i *insights) noteChange(key state.ProxyKey, c insightChange) {
 		}
 	}
 	i.fresh[key] = appendChanges(i.fresh[key], c)
-	select {
-	case i.wake <- struct{}{}:
-	default: // run is already woken
-	}
+	i.wake.Send()
 }
 
 // run writes until ctx ends, and then writes the remaining events.

@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -39,7 +40,7 @@ type instance interface {
 type leases struct {
 	now      func() time.Time
 	instance instance
-	wake     chan struct{}
+	wake     wait.Signal
 	led      bool // with gone, the last state of instance, for run only
 	gone     int
 
@@ -54,7 +55,7 @@ type leases struct {
 
 func newLeases(now func() time.Time, i instance) *leases {
 	return &leases{
-		now: now, instance: i, wake: make(chan struct{}, 1),
+		now: now, instance: i, wake: wait.NewSignal(),
 		absent:         map[state.ProxyKey]time.Time{},
 		connected:      map[state.ProxyKey]bool{},
 		connectedOther: map[state.ProxyKey]bool{},
@@ -201,10 +202,7 @@ func (l *leases) update(apply func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	apply()
-	select {
-	case l.wake <- struct{}{}:
-	default: // run is already woken
-	}
+	l.wake.Send()
 }
 
 // dueLeases returns the proxies whose leases are over, and the end of the next lease; zero if no lease runs.

@@ -102,10 +102,7 @@ func (s *Server) noteCompleted(report *resource.Object[kind.PodReport]) {
 	if session == nil || session.caller.pod == nil || session.caller.pod.UID != report.Spec.UID {
 		return
 	}
-	select {
-	case session.completed <- struct{}{}:
-	default: // it was sent before
-	}
+	session.completed.Send()
 }
 
 // notePods is notePod for the rows of a commit.

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"weft/internal/push"
+	"weft/internal/wait"
 )
 
 // memoryReclaimer returns memory to the operating system after many proxies have connected: requests, responses,
@@ -15,7 +16,7 @@ import (
 type memoryReclaimer struct {
 	streams func() int
 	sent    func() uint64 // bytes to all streams since the start
-	wake    chan struct{} // of one value
+	wake    wait.Signal
 	opened  atomic.Uint64 // streams since the start
 	last    atomic.Uint64 // work when memory was released last
 }
@@ -34,7 +35,7 @@ func releaseMemory() {
 }
 
 func newReclaim(streams func() int, sent func() uint64) *memoryReclaimer {
-	return &memoryReclaimer{streams: streams, sent: sent, wake: make(chan struct{}, 1)}
+	return &memoryReclaimer{streams: streams, sent: sent, wake: wait.NewSignal()}
 }
 
 // workDone is the work for streams since the start, in bytes sent.
@@ -49,10 +50,7 @@ func (m *memoryReclaimer) noteOpened() {
 // noteInSync is called when a stream is in sync. It does not block.
 func (m *memoryReclaimer) noteInSync() {
 	if m.due() {
-		select {
-		case m.wake <- struct{}{}:
-		default: // run is already woken
-		}
+		m.wake.Send()
 	}
 }
 

@@ -43,22 +43,15 @@ func (s *Server) trackCall(c *caller, key state.ProxyKey, end func(error)) (leav
 func (s *Server) noteTokens(put []resource.Any, removed []resource.Key) {
 	for _, o := range put {
 		if pki.AffectsTokens(o.Key()) {
-			s.verifyEntries()
+			s.tokensChanged.Send()
 			return
 		}
 	}
 	for _, key := range removed {
 		if pki.AffectsTokens(key) {
-			s.verifyEntries()
+			s.tokensChanged.Send()
 			return
 		}
-	}
-}
-
-func (s *Server) verifyEntries() {
-	select {
-	case s.tokensChanged <- struct{}{}:
-	default: // a verification is due already
 	}
 }
 

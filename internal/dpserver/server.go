@@ -25,6 +25,7 @@ import (
 	"weft/internal/push"
 	"weft/internal/replica"
 	"weft/internal/state"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/kind"
@@ -146,7 +147,7 @@ type Server struct {
 	openCalls map[*openCall]struct{}   // all open calls, except those of Pods
 	podCalls  map[state.ProxyKey]map[*openCall]struct{}
 
-	tokensChanged chan struct{} // of one value
+	tokensChanged wait.Signal
 	reclaim       *memoryReclaimer
 }
 
@@ -167,7 +168,7 @@ func New(c Config) *Server {
 		openCalls:   map[*openCall]struct{}{},
 		podCalls:    map[state.ProxyKey]map[*openCall]struct{}{},
 
-		tokensChanged: make(chan struct{}, 1),
+		tokensChanged: wait.NewSignal(),
 	}
 	s.reclaim = newReclaim(s.Streams, s.sentBytes)
 	s.discovery = xds.NewServer(xds.Config{

@@ -14,6 +14,7 @@ import (
 	"weft/internal/identity"
 	"weft/internal/proxy"
 	"weft/internal/state"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/kind"
 	"weft/resource"
@@ -54,9 +55,9 @@ type session struct {
 	notedCertificate *wire.Certificate         // the last certificate of SPIRE that was stored
 	drained          bool
 	// nacked is sent when the NACKs of the proxy's Envoy change.
-	nacked chan struct{}
+	nacked wait.Signal
 	// completed is sent once the other containers of the Pod have ended.
-	completed  chan struct{}
+	completed  wait.Signal
 	isComplete bool
 	// pending is closed once the proxy runs with the rules of inbounds that wait for them; nil if none waits.
 	pending chan struct{}
@@ -93,7 +94,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 	a := &session{
 		server: s.Server, key: key,
 		stream: stream, end: end, ended: ctx.Done(), inspections: make(chan *wire.InspectionRequest),
-		nacked: make(chan struct{}, 1), completed: make(chan struct{}, 1),
+		nacked: wait.NewSignal(), completed: wait.NewSignal(),
 	}
 	proxies := make(chan *proxy.Proxy, 1)
 	defer s.Proxies.Watch(a.key, keepNewest(proxies))()
@@ -191,10 +192,7 @@ func (s *Server) sessionOf(key state.ProxyKey) *session {
 // tellNACKs has the session of a proxy's agent, if there is one, read the proxy's NACKs.
 func (s *Server) tellNACKs(key state.ProxyKey) {
 	if a := s.sessionOf(key); a != nil {
-		select {
-		case a.nacked <- struct{}{}:
-		default: // it will read them
-		}
+		a.nacked.Send()
 	}
 }
 

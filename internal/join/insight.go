@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"weft/internal/admission"
+	"weft/internal/wait"
 	"weft/internal/zonesync"
 	"weft/kind"
 	"weft/resource"
@@ -89,9 +90,7 @@ func (g *Global) storeSoon(p *zonePeer) {
 // write stores the insight of a zone until it no longer changes.
 func (g *Global) write(p *zonePeer) {
 	for {
-		select {
-		case <-time.After(writeInterval):
-		case <-g.ctx.Done():
+		if wait.Sleep(g.ctx, writeInterval) != nil {
 			return
 		}
 		subscription, rejected, used, ok := p.takeSnapshot(time.Now())

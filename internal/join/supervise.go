@@ -12,6 +12,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/mirror"
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -67,9 +68,7 @@ func (g *Global) sendConfirmations(ctx context.Context, name string, t *tracking
 			t.mu.Unlock()
 			p.kinds[name].setConfirmed(confirmed)
 		}
-		select {
-		case <-time.After(confirmEvery):
-		case <-ctx.Done():
+		if wait.Sleep(ctx, confirmEvery) != nil {
 			return
 		}
 		select {
@@ -218,10 +217,7 @@ func (g *Global) Sweep(ctx context.Context) {
 				g.Log.Warn("resources of a deleted zone can't be removed yet", "zone", zone, "error", err)
 			}
 		}
-		select {
-		case <-zoned:
-		case <-time.After(sweepAgain):
-		case <-ctx.Done():
+		if wait.Change(ctx, zoned, sweepAgain) != nil {
 			return
 		}
 	}

@@ -140,20 +140,16 @@ func (z *Zone) keepStream(ctx context.Context, client wire.ZoneSyncClient, k *zo
 		if lasted > stableAfter {
 			pause = firstRetry
 		}
-		wait := pause/2 + rand.N(pause)
+		left := pause/2 + rand.N(pause)
 		var connected <-chan struct{}
 		switch code := status.Code(err); {
 		case code == codes.Unimplemented:
-			wait = unknownRetry
+			left = unknownRetry
 		case code == codes.Unavailable && lasted == 0: // not one that breaks again and again
 			connected = z.connected.Next()
 		}
 		k.recordDisconnected(err, z.Log)
-		select {
-		case <-time.After(wait):
-		case <-connected:
-		case <-ctx.Done():
-		}
+		_ = wait.Change(ctx, connected, left)
 		pause = min(2*pause, longestRetry)
 	}
 	k.recordDisconnected(context.Canceled, nil)

@@ -22,6 +22,7 @@ import (
 
 	"weft/internal/graph"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -84,7 +85,7 @@ type Runner struct {
 	ready   map[share]*backlog
 	busy    map[share]int
 	counted map[string]int // the names of the Dataplanes of each mesh that are looked up
-	wake    chan struct{}
+	wake    wait.Signal
 }
 
 // share is a part of the workers: those for the ingresses of one zone, or for the Dataplanes of one mesh.
@@ -128,7 +129,7 @@ func New(c Config) *Runner {
 	return &Runner{
 		Config: c, used: map[resource.Key]use{}, names: map[string]*entry{}, ready: map[share]*backlog{},
 		busy:    map[share]int{},
-		counted: map[string]int{}, wake: make(chan struct{}, 1),
+		counted: map[string]int{}, wake: wait.NewSignal(),
 	}
 }
 
@@ -262,14 +263,7 @@ func (r *Runner) enqueue(name string, at time.Time) {
 	if r.running {
 		heap.Push(&r.due, turn{at, name})
 	}
-	r.signal()
-}
-
-func (r *Runner) signal() {
-	select {
-	case r.wake <- struct{}{}:
-	default:
-	}
+	r.wake.Send()
 }
 
 // Run looks names up until ctx ends: all of them at once, then each in its time. It may run again, after another
@@ -409,7 +403,7 @@ func (r *Runner) done(ctx context.Context, name string, from share, next time.Ti
 	if r.busy[from]--; r.busy[from] == 0 {
 		delete(r.busy, from)
 	}
-	r.signal()
+	r.wake.Send()
 	e.busy = false
 	if next.IsZero() && len(e.users) == 0 {
 		delete(r.names, name)

@@ -18,6 +18,7 @@ import (
 
 	"weft/internal/store"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -61,7 +62,7 @@ type Config struct {
 type Outage struct {
 	Config
 	now  func() time.Time
-	wake chan struct{}
+	wake wait.Signal
 
 	mu     sync.Mutex
 	since  time.Time // the first failed write; zero: the store takes writes
@@ -76,7 +77,7 @@ type Outage struct {
 
 // New returns an Outage. Run must be running.
 func New(c Config) *Outage {
-	return &Outage{Config: c, now: time.Now, wake: make(chan struct{}, 1), marked: c.Marked, due: c.Marked}
+	return &Outage{Config: c, now: time.Now, wake: wait.NewSignal(), marked: c.Marked, due: c.Marked}
 }
 
 // observe records the result of a write that began at a time. A write that the contract rejects says nothing.
@@ -88,7 +89,7 @@ func (o *Outage) observe(began time.Time, err error) {
 	case errors.Is(err, store.ErrUnavailable), resource.CodeOf(err) == resource.Unavailable:
 		if o.since.IsZero() {
 			o.since = now
-			o.wakeUp()
+			o.wake.Send()
 		}
 		o.last, o.cause = now, err
 	case err == nil && !o.since.IsZero() && began.Sub(o.last) >= o.quiet():
@@ -107,13 +108,6 @@ func (o *Outage) quiet() time.Duration {
 		return 0
 	}
 	return quiet
-}
-
-func (o *Outage) wakeUp() {
-	select {
-	case o.wake <- struct{}{}:
-	default: // Run is already woken
-	}
 }
 
 // isLong reports whether writes fail for [NoticeAfter] or longer. The caller holds the lock.

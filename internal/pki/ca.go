@@ -24,6 +24,8 @@ import (
 	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
+
+	"weft/internal/wait"
 )
 
 const (
@@ -228,10 +230,11 @@ func (ca *CA) Sign(content CertificateContent) (*Certificate, error) {
 	if strings.Contains(content.DNSName, ",") {
 		return nil, fmt.Errorf("the DNS SAN %q contains a comma, which Envoy would render as two SANs", content.DNSName)
 	}
+	expiry := wait.Earliest(content.Now.Add(content.Lifetime), ca.NotAfter())
 	template := &x509.Certificate{
 		SerialNumber:          serialNumber(),
 		NotBefore:             content.Now.Add(-backdating).UTC().Truncate(time.Second),
-		NotAfter:              earlier(content.Now.Add(content.Lifetime), ca.NotAfter()).UTC().Truncate(time.Second),
+		NotAfter:              expiry.UTC().Truncate(time.Second),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		BasicConstraintsValid: true,
@@ -310,13 +313,6 @@ func (ca *CA) intermediates() [][]byte {
 
 // Serial formats a serial number as all reports and statuses have it: hexadecimal, lower case.
 func Serial(n *big.Int) string { return hex.EncodeToString(n.Bytes()) }
-
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
 
 // serialNumber returns 126 random bits after a set one. The number is positive and always has 16 bytes, so that its
 // text has one length (RFC 5280 allows 20 bytes).

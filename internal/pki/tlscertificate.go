@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/url"
 	"time"
+
+	"weft/internal/wait"
 )
 
 // TLSCertificate is the content of a certificate for a server or a user of the control plane's own ports. Workloads get
@@ -41,7 +43,7 @@ func NewTLSCertificate(ca *CA, c TLSCertificate) (certPEM, keyPEM []byte, err er
 		if err := ca.isCurrent(c.Now); err != nil {
 			return nil, nil, err
 		}
-		template.NotAfter = earlier(template.NotAfter, ca.NotAfter())
+		template.NotAfter = wait.Earliest(template.NotAfter, ca.NotAfter())
 		parent, signer = ca.chain[0], ca.key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)

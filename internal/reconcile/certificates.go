@@ -10,6 +10,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -148,13 +149,6 @@ func (p *Plan) formerExpired(r *table.Reader, recorded time.Time) time.Time {
 	return p.State.Tables.ValidUntil(r, kind.Time{Time: recorded}).Time
 }
 
-func earliest(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
 // identityTimeout returns how long a change of SPIFFE IDs waits for acks: the longest certificate lifetime of the mesh.
 func (p *Plan) identityTimeout(r *table.Reader, mesh string) time.Duration {
 	var longest kind.Duration
@@ -171,7 +165,7 @@ func (p *Plan) identityConverged(r *table.Reader, mesh, meshIdentity string) []k
 	for _, row := range p.announcedOf(r, mesh).rows {
 		if next := row.Spec.Next; next.MeshIdentity == meshIdentity {
 			waiting++
-			bound = earliest(bound, next.Since.Time)
+			bound = wait.Earliest(bound, next.Since.Time)
 		}
 	}
 	if waiting == 0 {

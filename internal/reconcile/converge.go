@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"weft/internal/wait"
 )
 
 const (
@@ -72,7 +74,7 @@ func (rn *runner) unconverged(revision uint64) (n int, isLeader bool, until time
 			n++
 		case !rn.running && isDue && expires.After(now):
 			n++
-			until = earliest(until, expires)
+			until = wait.Earliest(until, expires)
 		}
 	}
 	return n, rn.running, until

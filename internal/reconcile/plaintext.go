@@ -7,6 +7,7 @@ import (
 	"weft/internal/barrier"
 	"weft/internal/state"
 	"weft/internal/table"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -55,7 +56,7 @@ func (p *Plan) withoutPlaintext(row *resource.Object[kind.DataplaneListenerStatu
 	for i := range copied.Spec.Inbounds {
 		in := &copied.Spec.Inbounds[i]
 		if !in.AlsoPlaintext.IsZero() {
-			end = earliest(end, in.AlsoPlaintext.Add(plaintextTimeout+p.DrainTime))
+			end = wait.Earliest(end, in.AlsoPlaintext.Add(plaintextTimeout+p.DrainTime))
 			in.AlsoPlaintext = kind.Time{}
 		}
 	}

@@ -49,7 +49,7 @@ type runner struct {
 	declined map[*job]bool                   // that wait for what another request has reserved
 	failures map[Request]failure             // that the table has
 	waits    map[Request]string              // names of the conditions that the requests state
-	wake     chan struct{}
+	wake     wait.Signal
 	changed  wait.Broadcast // of the jobs
 }
 
@@ -102,7 +102,7 @@ func newRunner(plan *Plan, writer Writer, b *barrier.Barrier, commit func(func(*
 		report: func(convert.Event) {}, jobs: map[Request]*job{},
 		unseen: map[resource.Key]*job{}, reserved: map[string]*job{}, making: map[resource.Key]pendingService{},
 		declined: map[*job]bool{}, waits: map[Request]string{}, heard: plan.State.Tables.DB.Snapshot(),
-		wake: make(chan struct{}, 1),
+		wake: wait.NewSignal(),
 	}
 }
 
@@ -133,10 +133,7 @@ func (rn *runner) observe(put []resource.Any, removed []resource.Key, commits []
 // wakeUp reports a change of the jobs.
 func (rn *runner) wakeUp() {
 	rn.changed.Send()
-	select {
-	case rn.wake <- struct{}{}:
-	default:
-	}
+	rn.wake.Send()
 }
 
 // setWrites sets the pending writes of a request. A job that is scheduled keeps the earlier of the two times.
@@ -349,7 +346,7 @@ func (rn *runner) dequeue(now time.Time) (due, unsure []*job, next time.Time) {
 		if len(j.uncertain) > 0 && !j.running {
 			rn.release(j)
 			for _, w := range j.uncertain {
-				next = earliest(next, w.until)
+				next = wait.Earliest(next, w.until)
 			}
 		}
 	}
@@ -359,10 +356,10 @@ func (rn *runner) dequeue(now time.Time) (due, unsure []*job, next time.Time) {
 		case len(j.unseen) > 0 && !j.check.After(now):
 			unsure, j.running = append(unsure, j), true
 		case len(j.unseen) > 0:
-			next = earliest(next, j.check)
+			next = wait.Earliest(next, j.check)
 		case j.due.IsZero():
 		case j.due.After(now):
-			next = earliest(next, j.due)
+			next = wait.Earliest(next, j.due)
 		default:
 			due, j.running = append(due, j), true
 		}

@@ -55,7 +55,7 @@ func (m *Member) requestAcks(ctx context.Context, clients kind.AckClients, rows 
 	m.mu.Lock()
 	m.requesting[id] = true
 	m.mu.Unlock()
-	m.wakeRun()
+	m.wake.Send()
 	defer m.endAckRequest(ctx, id)
 	if err := m.createAckRequest(ctx, id, kind.AckRequest{Rows: rows, Clients: clients}); err != nil {
 		return err
@@ -134,9 +134,7 @@ func describeMissing(missing []string, pending []kind.PendingAcks) string {
 // awaitLostClients waits for the clients of an earlier run, as for those of a replica that left.
 func (m *Member) awaitLostClients(ctx context.Context) (waited bool, err error) {
 	for ; time.Since(m.began) < m.Lost && m.HasLostClients(""); waited = true {
-		select {
-		case <-time.After(retryPeriod):
-		case <-ctx.Done():
+		if wait.Sleep(ctx, retryPeriod) != nil {
 			return true, fmt.Errorf("clients of the control plane that ran before have not come to this one: %w",
 				ctx.Err())
 		}
@@ -152,9 +150,7 @@ func (m *Member) createAckRequest(ctx context.Context, id string, request kind.A
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(retryPeriod):
-		case <-ctx.Done():
+		if wait.Sleep(ctx, retryPeriod) != nil {
 			return fmt.Errorf("storing the ack request: %w", err)
 		}
 	}

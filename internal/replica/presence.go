@@ -7,6 +7,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/store"
+	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
 )
@@ -42,30 +43,10 @@ func (m *Member) Run(ctx context.Context) {
 		m.takeLead(ctx)
 		m.respondAll(ctx)
 		m.deleteAbandonedRequests(ctx)
-		m.sleep(ctx, earliest(due, dead, m.checkLostClients()))
+		_ = wait.Change(ctx, m.wake, time.Until(wait.Earliest(due, dead, m.checkLostClients())))
 	}
 	m.leave(ctx)
 	m.followed()
-}
-
-// earliest returns the first of several times, ignoring zero times.
-func earliest(first time.Time, others ...time.Time) time.Time {
-	for _, t := range others {
-		if !t.IsZero() && t.Before(first) {
-			first = t
-		}
-	}
-	return first
-}
-
-func (m *Member) sleep(ctx context.Context, until time.Time) {
-	timer := time.NewTimer(time.Until(until))
-	defer timer.Stop()
-	select {
-	case <-m.wake:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }
 
 // lostRace reports whether a write failed because another writer was first.

@@ -60,10 +60,10 @@ type Config struct {
 type Member struct {
 	Config
 	alone    bool
-	began    time.Time     // of a replica that is alone
-	wake     chan struct{} // one pending signal for Run
-	followed func()        // returns once the rows of the others are not followed any more
-	renewals uint64        // only used by Run
+	began    time.Time   // of a replica that is alone
+	wake     wait.Signal // for Run
+	followed func()      // returns once the rows of the others are not followed any more
+	renewals uint64      // only used by Run
 
 	mu         sync.Mutex
 	view       *view
@@ -99,7 +99,7 @@ func NewSingle(c Config) *Member {
 // them until ctx ends; Run must run meanwhile.
 func Join(ctx context.Context, c Config) (*Member, error) {
 	m := &Member{
-		Config: c, wake: make(chan struct{}, 1),
+		Config: c, wake: wait.NewSignal(),
 		view:       newView(c.ID, time.Now(), c.Timing),
 		requesting: map[string]bool{}, replies: map[string]context.CancelFunc{},
 	}
@@ -299,13 +299,5 @@ func (m *Member) updateTerm(now time.Time) {
 		m.Log.Info("this instance does not lead any more", "instance", m.ID(), "leader", m.view.leadership.Holder)
 	}
 	m.changed.Send()
-	m.wakeRun()
-}
-
-// wakeRun wakes up Run.
-func (m *Member) wakeRun() {
-	select {
-	case m.wake <- struct{}{}:
-	default: // a signal is pending already
-	}
+	m.wake.Send()
 }

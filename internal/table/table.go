@@ -24,6 +24,8 @@ import (
 	"time"
 
 	iradix "github.com/hashicorp/go-immutable-radix/v2"
+
+	"weft/internal/wait"
 )
 
 // DB holds rows and derived values.
@@ -57,7 +59,7 @@ func (db *DB) Observe(f func(Stage)) { db.observe = f }
 // New returns an empty DB.
 func New() *DB {
 	db := &DB{readers: map[readKey]*nodeSet{}, failing: map[*node]struct{}{}, Clock: time.Now}
-	db.deadlines.changed = make(chan struct{}, 1)
+	db.deadlines.changed = wait.NewSignal()
 	db.snapshot.Store(&Snapshot{})
 	return db
 }

@@ -4,6 +4,8 @@ import (
 	"container/heap"
 	"sync"
 	"time"
+
+	"weft/internal/wait"
 )
 
 // Now returns the time of the commit. It records no read, so it is only for timestamps in results. A value that depends
@@ -49,7 +51,7 @@ type deadlines struct {
 
 	mu      sync.Mutex
 	first   time.Time // the earliest time of waiting
-	changed chan struct{}
+	changed wait.Signal
 }
 
 // addDeadline adds a deadline of a value, unless the value has an earlier one.
@@ -93,12 +95,8 @@ func (d *deadlines) publish() {
 	changed := !first.Equal(d.first)
 	d.first = first
 	d.mu.Unlock()
-	if !changed {
-		return
-	}
-	select {
-	case d.changed <- struct{}{}:
-	default:
+	if changed {
+		d.changed.Send()
 	}
 }
 

@@ -8,10 +8,16 @@ import (
 )
 
 // Sleep returns nil after a duration, or the error of ctx when ctx ends first.
-func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
+func Sleep(ctx context.Context, d time.Duration) error { return Change(ctx, nil, d) }
+
+// Change returns nil when changed is closed or receives, at the latest after a duration, or the error of ctx when ctx
+// ends first.
+func Change(ctx context.Context, changed <-chan struct{}, most time.Duration) error {
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
+	case <-changed:
+		return nil
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
@@ -27,6 +33,30 @@ func Until(ctx context.Context, pause time.Duration, attempt func(context.Contex
 		if err == nil || Sleep(ctx, pause) != nil {
 			return err
 		}
+	}
+}
+
+// Earliest returns the first of several times, ignoring zero times; zero where all are.
+func Earliest(times ...time.Time) (first time.Time) {
+	for _, t := range times {
+		if first.IsZero() || !t.IsZero() && t.Before(first) {
+			first = t
+		}
+	}
+	return first
+}
+
+// Signal wakes one goroutine, which receives from it. Signals that it has not received yet are one.
+type Signal chan struct{}
+
+// NewSignal returns a signal that is not sent.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Send wakes the goroutine, or has it awake when it next receives. It does not block.
+func (s Signal) Send() {
+	select {
+	case s <- struct{}{}:
+	default: // one is pending
 	}
 }
 

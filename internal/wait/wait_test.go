@@ -28,6 +28,47 @@ func TestSleep(t *testing.T) {
 	})
 }
 
+// TestChange: a change ends the wait at once, and a change before the wait counts. Without any, the duration does.
+func TestChange(t *testing.T) {
+	bubble.Test(t, func(t *testing.T) {
+		changed := wait.NewSignal()
+		for _, step := range []struct {
+			what  string
+			send  func()
+			takes time.Duration
+		}{
+			{"no change", func() {}, time.Minute},
+			{"two signals before", func() { changed.Send(); changed.Send() }, 0},
+			{"which were one", func() {}, time.Minute},
+			{"a later signal", func() { time.AfterFunc(time.Second, changed.Send) }, time.Second},
+		} {
+			step.send()
+			began := time.Now()
+			err := wait.Change(t.Context(), changed, time.Minute)
+			if took := time.Since(began); err != nil || took != step.takes {
+				t.Errorf("%s: %v after %s, want nil after %s", step.what, err, took, step.takes)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := wait.Change(ctx, changed, time.Minute); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v, want the error of the context", err)
+		}
+	})
+}
+
+func TestEarliest(t *testing.T) {
+	first, second, none := time.Unix(1_800_000_000, 0), time.Unix(1_800_000_001, 0), time.Time{}
+	for _, times := range [][]time.Time{{first, second}, {second, first}, {none, second, first}, {first, none}} {
+		if got := wait.Earliest(times...); !got.Equal(first) {
+			t.Errorf("the earliest of %s is %s", times, got)
+		}
+	}
+	if got := wait.Earliest(none, none); !got.IsZero() {
+		t.Errorf("the earliest of no times is %s", got)
+	}
+}
+
 // The error is that of the attempt, which says more than that of the context.
 func TestUntil(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {

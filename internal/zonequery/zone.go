@@ -15,6 +15,7 @@ import (
 	"weft/internal/envoysim"
 	"weft/internal/inspect"
 	"weft/internal/state"
+	"weft/internal/wait"
 	"weft/internal/wire"
 	"weft/internal/xds"
 	"weft/resource"
@@ -48,10 +49,7 @@ func (z *Zone) Follow(ctx context.Context, global grpc.ClientConnInterface, read
 	defer z.global.Store(nil)
 	for ctx.Err() == nil {
 		z.respondAll(ctx, client, reader)
-		select {
-		case <-time.After(redial/2 + rand.N(redial/2)):
-		case <-ctx.Done():
-		}
+		_ = wait.Sleep(ctx, redial/2+rand.N(redial/2))
 	}
 }
 

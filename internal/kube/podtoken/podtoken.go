@@ -20,6 +20,7 @@ import (
 
 	"weft/internal/kube/api"
 	"weft/internal/pki"
+	"weft/internal/wait"
 	"weft/resource"
 )
 
@@ -106,7 +107,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*pki.PodClaims, er
 		if err != nil {
 			return nil, err
 		}
-		v.remember(sum, known{pod, earlier(expires, v.now().Add(knownFor))})
+		v.remember(sum, known{pod, wait.Earliest(expires, v.now().Add(knownFor))})
 		return pod, nil
 	})
 	select {
@@ -119,13 +120,6 @@ func (v *Verifier) Verify(ctx context.Context, token string) (*pki.PodClaims, er
 		return nil, resource.Errorf(resource.Unavailable, "the API server of Kubernetes has not reviewed the token of "+
 			"the Pod yet; try again")
 	}
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // remember keeps an accepted token.

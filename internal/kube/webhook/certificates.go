@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"weft/internal/kube/api"
+	"weft/internal/wait"
 )
 
 // CertificateOptions are the options of [KeepCertificates].
@@ -31,7 +32,7 @@ type CertificateOptions struct {
 type Certificates struct {
 	CertificateOptions
 	client  *api.Client
-	wake    chan struct{}
+	wake    wait.Signal
 	current atomic.Pointer[served]
 }
 
@@ -43,7 +44,7 @@ type served struct {
 
 // KeepCertificates reads the Secret. The first replica makes it. Run keeps the certificates afterwards.
 func KeepCertificates(ctx context.Context, client *api.Client, o CertificateOptions) (*Certificates, error) {
-	c := &Certificates{CertificateOptions: o, client: client, wake: make(chan struct{}, 1)}
+	c := &Certificates{CertificateOptions: o, client: client, wake: wait.NewSignal()}
 	return c, c.read(ctx)
 }
 
@@ -168,10 +169,7 @@ func setBundle(configuration map[string]any, bundle []byte) (changed bool) {
 // follow wakes sync at each change of an object, until ctx ends.
 func (c *Certificates) follow(ctx context.Context, collection, name string) {
 	c.client.Follow(ctx, collection, api.Options{"fieldSelector": "metadata.name=" + name}, func(api.Event) error {
-		select {
-		case c.wake <- struct{}{}:
-		default: // sync has not begun since the last change
-		}
+		c.wake.Send()
 		return nil
 	}, c.Outage.Call(), "the certificate of the webhooks is not followed")
 }
