@@ -209,7 +209,7 @@ func TestReadsOfHostileZones(t *testing.T) {
 		"redirect":  {Document: []byte("{}"), Status: 302, ContentType: "application/problem+json"},
 		"challenge": {Document: []byte("{}"), Status: 401, ContentType: "application/problem+json"},
 		"former":    {Document: []byte("{}")},
-		"other": {Document: []byte(`{"dataplanes":{"web-1":{"connected":true},"` + kind.SyncedName(&kind.Dataplanes.Info,
+		"other": {Document: []byte(`{"dataplanes":{"web-2":{"connected":true},"` + kind.SyncedName(&kind.Dataplanes.Info,
 			"default", "web-1", kind.Owner{Zone: "east"}) + `":{"connected":true}}}`), Status: 200,
 			ContentType: "application/json"},
 	} {
