@@ -1,13 +1,17 @@
 package server_test
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -33,26 +37,28 @@ func twoReplicas(t *testing.T) (first, second *servertest.Plane) {
 	return first, second
 }
 
+// write writes a document.
+func write(t *testing.T, at *servertest.Plane, document string) {
+	t.Helper()
+	written, err := kind.Parse([]byte(document))
+	if err == nil {
+		_, err = at.Admin.Put(t.Context(), written.Object, kind.ByName(written.Object.Key().Kind))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestReplicasReadZones: each replica of global reads a zone that is connected to another one. When that one is gone,
 // the zone is unknown.
 func TestReplicasReadZones(t *testing.T) {
 	first, second := twoReplicas(t)
-	put := func(at *servertest.Plane, document string) {
-		t.Helper()
-		written, err := kind.Parse([]byte(document))
-		if err == nil {
-			_, err = at.Admin.Put(t.Context(), written.Object, kind.ByName(written.Object.Key().Kind))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	put(first, `{type: Zone, name: east}`)
+	write(t, first, `{type: Zone, name: east}`)
 	east := servertest.Start(t, universal(joins(t, first, "east")))
 	testwait.UntilTrue(t, "the zone has the mesh", func() bool {
 		return east.Admin.Get(t.Context(), "/meshes/default", nil, &json.RawMessage{}) == nil
 	})
-	put(east, `{type: Dataplane, mesh: default, name: web-1, networking: {address: 127.0.0.1, inbound: [{port: 8080, servicePort: 8081, `+
+	write(t, east, `{type: Dataplane, mesh: default, name: web-1, networking: {address: 127.0.0.1, inbound: [{port: 8080, servicePort: 8081, `+
 		`tags: {kuma.io/service: web}}], outbound: [{port: 10001, backendRef: {kind: MeshService, name: nothing, port: 80}}]}}`)
 	checkOf := func(at *servertest.Plane) string {
 		var report check.Report
@@ -93,6 +99,82 @@ func TestReplicasReadZones(t *testing.T) {
 	if strings.Contains(got, want) {
 		t.Errorf("findings of an unknown zone: %s", got)
 	}
+}
+
+// TestReadsWhileZonesDie: while the control planes of zones end and start again, every response of both replicas of
+// global is that of the zone, or names what is unknown.
+func TestReadsWhileZonesDie(t *testing.T) {
+	first, second := twoReplicas(t)
+	replicas := []*servertest.Plane{first, second}
+	zones, options := map[string]*servertest.Plane{}, map[string]servertest.Options{}
+	layouts := map[string]string{}
+	for i, zone := range []string{"east", "west"} {
+		write(t, first, `{type: Zone, name: `+zone+`}`)
+		o := universal(joins(t, replicas[i], zone))
+		o.Settings["store.type"], o.Settings["general.dataDir"] = "sqlite", t.TempDir()
+		options[zone], zones[zone] = o, servertest.Start(t, o)
+		awaitRead(t, zones[zone], "/meshes/default", `"default"`)
+		write(t, zones[zone], fmt.Sprintf(`{type: Dataplane, mesh: default, name: web-1, networking: {address: 127.0.0.1, `+
+			`inbound: [{port: %d, servicePort: 1, tags: {kuma.io/service: web}}], outbound: [{port: 10001, backendRef: `+
+			`{kind: MeshService, name: nothing, port: 80}}]}}`, 8080+i))
+		layouts[zone] = fmt.Sprintf(`"port":%d,`, 8080+i)
+	}
+	for _, at := range replicas {
+		for zone, layout := range layouts {
+			awaitRead(t, at, "/meshes/default/dataplanes/web-1/_layout?zone="+zone, layout)
+		}
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var readers sync.WaitGroup
+	var right, unknown atomic.Int64
+	for _, at := range replicas {
+		readers.Go(func() {
+			for ctx.Err() == nil {
+				for zone, layout := range layouts {
+					var got json.RawMessage
+					switch err := at.Admin.Get(ctx, "/meshes/default/dataplanes/web-1/_layout?zone="+zone, nil, &got); {
+					case err == nil && strings.Contains(string(got), layout):
+						right.Add(1)
+					case err == nil:
+						t.Errorf("the layout in %s is %s", zone, got)
+					case strings.Contains(err.Error(), zone):
+						unknown.Add(1)
+					}
+				}
+				var report check.Report
+				if at.Admin.Get(ctx, "/_check", nil, &report) != nil {
+					continue
+				}
+				for zone := range layouts {
+					finds, isUnknown := false, false
+					for _, f := range report.Findings {
+						finds = finds || f.Problem == "outbound-without-backend" && slices.Contains(f.Zones, zone)
+						isUnknown = isUnknown || f.Problem == "zone-unknown" && f.Object.Name == zone
+					}
+					if finds == isUnknown {
+						t.Errorf("of %s there are findings: %v, and it is unknown: %v", zone, finds, isUnknown)
+					}
+				}
+			}
+		})
+	}
+	for range 2 {
+		for zone := range zones {
+			if err := zones[zone].Stop(); err != nil {
+				t.Error(err)
+			}
+			before := unknown.Load()
+			testwait.UntilTrue(t, zone+" is unknown", func() bool { return unknown.Load() > before+4 })
+			zones[zone] = servertest.Start(t, options[zone])
+			testwait.UntilTrue(t, zone+" responds", func() bool {
+				return second.Admin.Get(t.Context(), "/meshes/default/dataplanes/web-1/_layout?zone="+zone, nil,
+					&json.RawMessage{}) == nil
+			})
+		}
+	}
+	stop()
+	readers.Wait()
+	t.Logf("%d responses were right, %d unknown", right.Load(), unknown.Load())
 }
 
 // TestOnlyReplicasReadReplicas: the port between replicas takes the certificate of a live replica alone. That of a
