@@ -199,8 +199,8 @@ func decodeRequest(body []byte, into any, what, example string) error {
 	return resource.Errorf(resource.Invalid, "%s is invalid: %s", what, strings.TrimPrefix(err.Error(), "json: "))
 }
 
-// repeatedKey returns an error for the first key that an object of a JSON document has twice. A reader of JSON takes the
-// last one, and may take the fields of the document in any case.
+// repeatedKey returns an error for the first key that an object of a JSON document has twice. A reader of JSON takes
+// the last one, and may take the fields of the document in any case.
 func repeatedKey(document []byte) error {
 	decoder := json.NewDecoder(bytes.NewReader(document))
 	var open []map[string]bool // the keys of each open object so far; nil for a list
