@@ -15,6 +15,8 @@ import (
 	"weft/resource"
 )
 
+func TestWorlds(t *testing.T) { graphtest.RunWorlds(t) }
+
 // timeouts is a MeshTimeout of the mesh m with one item for each of the confs.
 func timeouts(name string, target *kind.TargetRef, items ...kind.ToItem[kind.TimeoutConf]) resource.Any {
 	return kind.MeshTimeouts.Make("m", name, kind.MeshTimeout{TargetRef: target, To: items})

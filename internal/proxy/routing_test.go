@@ -421,7 +421,7 @@ func TestChangesOfSNIs(t *testing.T) {
 // TestPrioritiesWithoutServers: after the own zone, a priority whose zones have no Available service is empty while any
 // other zone has one, and has its ingresses where none has.
 func TestPrioritiesWithoutServers(t *testing.T) {
-	archive, err := txtar.ParseFile("../graph/testdata/multizone-without-servers.txtar")
+	archive, err := txtar.ParseFile("../service/testdata/multizone-without-servers.txtar")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-// Package graphtest loads the worlds of scenario files into a state of the graph.
+// Package graphtest loads the worlds of scenario files into a state of the graph, and writes down what they mean.
 package graphtest
 
 import (

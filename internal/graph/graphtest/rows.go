@@ -1,6 +1,7 @@
 package graphtest
 
 import (
+	"slices"
 	"time"
 
 	"weft/internal/graph"
@@ -23,6 +24,17 @@ func CompleteMesh(exempt *kind.UnvouchedMembers) *resource.Object[kind.Mesh] {
 	mesh := kind.Meshes.Make("", "m", kind.Mesh{UnvouchedMembers: exempt})
 	mesh.Vouched.Complete = true
 	return mesh
+}
+
+// Server returns a Dataplane at an address with tags and labels, registered by a token that claims facts.
+func Server(name, address string, tags, labels map[string]string,
+	claimed ...string) *resource.Object[kind.Dataplane] {
+	dp := kind.Dataplanes.Make("m", name, kind.Dataplane{Networking: kind.Networking{Address: address,
+		Inbound: []kind.Inbound{{Port: 80, Tags: tags}}}})
+	dp.Labels = labels
+	slices.Sort(claimed)
+	kind.VouchToken(nil, dp, claimed)
+	return dp
 }
 
 // ServiceOf returns a MeshService of a namespace and a zone, with a label, created at a second.

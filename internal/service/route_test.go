@@ -1,4 +1,4 @@
-package graph_test
+package service_test
 
 import (
 	"testing"
@@ -13,9 +13,9 @@ import (
 	"weft/resource"
 )
 
-// TestARouteDependsOnItsBackends: the route of a destination leads to the destination alone. Virtual IPs leave it
+// TestRouteDependsOnItsBackends: the route of a destination leads to the destination alone. Virtual IPs leave it
 // equal, so that listeners at explicit outbounds stay; the protocol does not.
-func TestARouteDependsOnItsBackends(t *testing.T) {
+func TestRouteDependsOnItsBackends(t *testing.T) {
 	web := func(protocol kind.Protocol) resource.Any {
 		return kind.MeshServices.Make("m", "web", kind.MeshService{
 			Selector: kind.ServiceSelector{DataplaneTags: map[string]string{kind.ServiceTag: "web"}},

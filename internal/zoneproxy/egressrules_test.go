@@ -1,4 +1,4 @@
-package graph_test
+package zoneproxy_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -15,9 +16,74 @@ import (
 	"weft/resource"
 )
 
+func TestWorlds(t *testing.T) { graphtest.RunWorlds(t) }
+
+// chainsOf returns the certificate that the filter chains of each mesh present, and the mesh whose roots validate their
+// callers.
+func chainsOf(s *graph.State) []string {
+	p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
+	var all []string
+	for _, c := range p.Chains {
+		all = append(all, fmt.Sprintf("%s presents %q, trusts the roots of %s", c.Key.Mesh, c.Source.Certificate,
+			c.Source.RootsOf))
+	}
+	return all
+}
+
+// Each chain presents what its mesh's proxies take, once there is a certificate of it. A mesh without identities is
+// not served, and holds up no other. (Zone Egress Identity.)
+func TestCertificatesOfEgressChains(t *testing.T) {
+	const byPear, byShop = `%s presents "", trusts the roots of %s`,
+		`shop presents "identity_shop", trusts the roots of shop`
+	s := graphtest.ManyMeshes(t)
+	want := []string{fmt.Sprintf(byPear, "default", "default"), fmt.Sprintf(byPear, "pear", "pear")}
+	if diff := cmp.Diff(want, chainsOf(s)); diff != "" {
+		t.Errorf("before it has a certificate of shop's (-want +got):\n%s", diff)
+	}
+	s = graphtest.ManyMeshes(t, graphtest.EgressCertificates("shop", "spiffe://shop/zone-egress"))
+	if diff := cmp.Diff(append(want, byShop), chainsOf(s)); diff != "" {
+		t.Errorf("with a certificate of each (-want +got):\n%s", diff)
+	}
+}
+
+// A ZoneEgress is not a Dataplane, so only permissions that target the whole mesh apply.
+func TestPermissionsOfZoneEgresses(t *testing.T) {
+	for name, c := range map[string]struct {
+		target *kind.TargetRef
+		counts bool
+	}{
+		"no target":       {nil, true},
+		"the mesh":        {&kind.TargetRef{Kind: "Mesh"}, true},
+		"all Dataplanes":  {&kind.TargetRef{Kind: "Dataplane"}, true},
+		"one by its name": {&kind.TargetRef{Kind: "Dataplane", Name: "ze"}, false},
+		"some by labels": {&kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{kind.ZoneLabel: "east"}},
+			false},
+		"one section alone": {&kind.TargetRef{Kind: "Dataplane", SectionName: "10002"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := graphtest.ManyMeshes(t,
+				kind.MeshTrafficPermissions.Make("pear", "p",
+					kind.MeshTrafficPermission{TargetRef: c.target, Rules: []kind.PermissionRule{{
+						Default: kind.PermissionDefault{
+							Deny: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Prefix", Value: "spiffe://"}}}},
+					}}}))
+			p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
+			var denying []string
+			for _, chain := range p.Chains {
+				if len(chain.Permissions.Deny) > 0 {
+					denying = append(denying, chain.Key.Mesh)
+				}
+			}
+			if want := []string{"pear"}; c.counts && !slices.Equal(denying, want) || !c.counts && len(denying) > 0 {
+				t.Errorf("the rule counts on the chains of %v", denying)
+			}
+		})
+	}
+}
+
 // A filter chain that no rule selects allows every caller that its egress trusts, unless the mesh forbids that. A rule
 // that selects the chain decides alone. (Mesh Scoped Zone Ingress and Zone Egress.)
-func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
+func TestChainsThatNoRuleSelects(t *testing.T) {
 	caller := []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: "spiffe://pear/web"}}}
 	selecting := kind.MeshTrafficPermissions.Make("pear", "p",
 		kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{Default: kind.PermissionDefault{Allow: caller}}}})
@@ -32,7 +98,7 @@ func TestWhatNoRuleSelectsFollowsTheMesh(t *testing.T) {
 		"a rule, and forbidden":  {true, []resource.Any{selecting}, []string{"spiffe://pear/web"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := manyMeshes(t, append(c.further, kind.Meshes.Make("", "pear", kind.Mesh{
+			s := graphtest.ManyMeshes(t, append(c.further, kind.Meshes.Make("", "pear", kind.Mesh{
 				MTLS: &kind.MeshMTLS{EnabledBackend: "ca-1",
 					Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}},
 				Routing: &kind.MeshRouting{DefaultForbidMeshExternalServiceAccess: c.forbids},
@@ -54,30 +120,9 @@ func zoneEgressOf(s *graph.State) *proxy.Proxy {
 	return s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
 }
 
-// The mesh that KUMA_DEFAULTS_MESH names gives the identity of the zone's ZoneEgresses, in the state of the mesh as in
-// the rules. (Zone Egress Identity.)
-func TestTheNamedMeshGivesTheIdentity(t *testing.T) {
-	for named, want := range map[string]state.IdentityKey{
-		"": mtlsOf("pear"), "shop": mtlsOf("shop"), "default": {Mesh: "default", Name: "all"}, "plain": {},
-		"nowhere": {},
-	} {
-		t.Run("named "+named, func(t *testing.T) {
-			s := manyMeshes(t)
-			s.Tables.DefaultMesh = named
-			choice := s.Identity.EgressChoice.Get(table.Eval(s.Tables.DB.Snapshot()), "east")
-			if choice.Chosen != want {
-				t.Errorf("the identity is %v, want %v", choice.Chosen, want)
-			}
-			if p := zoneEgressOf(s); (len(p.Chains) > 0) != (want != state.IdentityKey{}) {
-				t.Errorf("it has %d filter chains with the identity %v", len(p.Chains), want)
-			}
-		})
-	}
-}
-
 // A ZoneEgress that has an identity of SPIRE presents it to the proxies of every mesh that has identities of the same
 // trust domain, and asks SPIRE for the roots. It serves no other mesh. (Zone Egress Identity.)
-func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
+func TestMeshesShareSPIREEgress(t *testing.T) {
 	spire := func(mesh, domain string) resource.Any {
 		return kind.MeshIdentities.Make(mesh, "spire", kind.MeshIdentity{
 			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
@@ -87,7 +132,7 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 		})
 	}
 	s := graph.NewState("east")
-	rows := []resource.Any{ofEast(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{
+	rows := []resource.Any{graphtest.OfEast(kind.ZoneEgresses.Make("", "ze", kind.ZoneEgress{
 		Zone: "east", Networking: kind.ZoneEgressNetworking{Address: "10.0.0.9", Port: 10002},
 	}))}
 	for mesh, identity := range map[string]resource.Any{
@@ -99,16 +144,12 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 		}),
 	} {
 		rows = append(rows, kind.Meshes.Make("", mesh, kind.Mesh{}), identity,
-			ofEast(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
+			graphtest.OfEast(kind.MeshExternalServices.Make(mesh, "api", kind.MeshExternalService{
 				Match:     kind.ExternalMatch{Type: "HostnameGenerator", Port: 443, Protocol: kind.TCP},
 				Endpoints: []kind.ExternalEndpoint{{Address: "192.0.2.1", Port: 443}},
 			})))
 	}
-	s.Tables.DB.Commit(func(tx *table.Tx) {
-		for _, o := range rows {
-			s.Tables.Put(tx, o)
-		}
-	})
+	graphtest.Put(s, rows...)
 	var chains []string
 	for _, c := range zoneEgressOf(s).Chains {
 		chains = append(chains, fmt.Sprintf("%s: SPIRE at %s for %s, trusts %v", c.Key.Mesh, c.Source.Socket,
@@ -129,7 +170,7 @@ func TestAZoneEgressOfSPIREIsSharedByMeshes(t *testing.T) {
 
 // A zone proxy is a Dataplane of one mesh: it has the identity that a MeshIdentity of the mesh gives it, and serves
 // that mesh alone. (Mesh Scoped Zone Ingress and Zone Egress.)
-func TestAZoneProxyIsOfItsMesh(t *testing.T) {
+func TestZoneProxyOfOneMesh(t *testing.T) {
 	s := graph.NewState("east")
 	dataplane := func(name string, n kind.Networking) *resource.Object[kind.Dataplane] {
 		dp := kind.Dataplanes.Make("shop", name, kind.Dataplane{Networking: n})

@@ -1,4 +1,4 @@
-package graph_test
+package graphtest
 
 import (
 	stdcmp "cmp"
@@ -11,7 +11,6 @@ import (
 
 	"weft/internal/golden"
 	"weft/internal/graph"
-	"weft/internal/graph/graphtest"
 	"weft/internal/inspect"
 	"weft/internal/match"
 	"weft/internal/proxy"
@@ -21,9 +20,10 @@ import (
 	"weft/internal/zoneroute"
 )
 
-// Every file of testdata is a world: resources as users write them, what the proxies serve, and what
-// the mesh then means. A file that is dropped there is a new test.
-func TestWorlds(t *testing.T) {
+// RunWorlds tests each world in the testdata of a package: resources as users write them, what the proxies serve, and
+// what the mesh then means. A file that is dropped there is a new test.
+func RunWorlds(t *testing.T) {
+	t.Helper()
 	golden.Run(t, "testdata/*.txtar", func(t *testing.T, archive *txtar.Archive) {
 		golden.Set(archive, "meaning", meaning(t, archive))
 	})
@@ -31,7 +31,7 @@ func TestWorlds(t *testing.T) {
 
 // meaning writes down what a world means, one line a fact.
 func meaning(t *testing.T, archive *txtar.Archive) string {
-	s := graphtest.Load(t, archive)
+	s := Load(t, archive)
 	var b strings.Builder
 	r := table.Eval(s.Tables.DB.Snapshot())
 	for dp := range s.Tables.Dataplanes.All(s.Tables.DB.Snapshot()) {

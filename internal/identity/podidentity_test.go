@@ -1,4 +1,4 @@
-package graph_test
+package identity_test
 
 import (
 	"strings"
@@ -29,7 +29,7 @@ func podOf(namespace string, labels map[string]string) *resource.Object[kind.Dat
 
 // What the owner of a namespace states about a Pod gives a SPIFFE ID only with the namespace beside it, in the selector
 // of the MeshIdentity or as a segment of the path.
-func TestIdentitiesOfPodsHaveTheirNamespace(t *testing.T) {
+func TestPodIdentitiesHaveNamespaces(t *testing.T) {
 	type labels = map[string]string
 	payer := labels{"app": "payer"}
 	inNamespace := labels{"app": "payer", kind.NamespaceLabel: "shop"}
@@ -86,15 +86,15 @@ func TestIdentitiesOfPodsHaveTheirNamespace(t *testing.T) {
 }
 
 // A Dataplane of a machine needs a voucher for the labels of the selector, whatever the Mesh exempts, and no namespace.
-func TestIdentitiesOfMachinesHaveVouchers(t *testing.T) {
+func TestMachineIdentitiesHaveVouchers(t *testing.T) {
 	labels := map[string]string{"app": "payer"}
 	older := kind.Meshes.Make("", "m", kind.Mesh{})
 	for _, mesh := range []*resource.Object[kind.Mesh]{graphtest.CompleteMesh(nil), older} {
-		stated := serverWith("one", "10.0.0.1", nil, labels)
+		stated := graphtest.Server("one", "10.0.0.1", nil, labels)
 		if id := identityIn(mesh, stated, labels, "/payer"); id.Problem == "" {
 			t.Errorf("a stated label gives %v", id.List())
 		}
-		vouched := serverWith("one", "10.0.0.1", nil, labels, kind.LabelFact("app", "payer"))
+		vouched := graphtest.Server("one", "10.0.0.1", nil, labels, kind.LabelFact("app", "payer"))
 		if id := identityIn(mesh, vouched, labels, "/payer"); id.Problem != "" {
 			t.Errorf("a label of the token gives no SPIFFE ID: %s", id.Problem)
 		}

@@ -1,4 +1,4 @@
-package graph_test
+package state_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package graph_test
+package identity_test
 
 import (
 	"fmt"
@@ -11,8 +11,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/golden"
+	"weft/internal/graph/graphtest"
 	"weft/internal/identity"
 	"weft/internal/state"
+	"weft/internal/table"
 	"weft/kind"
 )
 
@@ -49,7 +51,7 @@ func holders(meshes []string) map[string][]string {
 
 // Every combination of meshes, of the setting, of MeshIdentities and of mtls has the identity that the table says.
 // (Zone Egress Identity.)
-func TestWhichIdentityAZoneEgressHas(t *testing.T) {
+func TestIdentityOfAZoneEgress(t *testing.T) {
 	const file = "testdata/egressidentity.txt"
 	got := egressTable()
 	if golden.Update() {
@@ -164,7 +166,7 @@ func describeChoice(c *identity.EgressChoice) string {
 }
 
 // The rules one by one, each with the sentence that it comes from.
-func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
+func TestRulesOfEgressIdentities(t *testing.T) {
 	all, part, spire := identity.EgressCandidate{
 		Name:       "all",
 		SelectsAll: true,
@@ -228,7 +230,7 @@ func TestRulesOfTheIdentityOfAZoneEgress(t *testing.T) {
 }
 
 // The operator of several meshes reads which one is used, and what decides it.
-func TestSeveralMeshesWithoutADefaultHaveANotice(t *testing.T) {
+func TestNoticeWithoutDefaultMesh(t *testing.T) {
 	all := []identity.EgressCandidate{{Name: "all", SelectsAll: true}}
 	choice := identity.ChooseEgressIdentity([]identity.EgressMesh{{Name: "shop", Identities: all},
 		{Name: "apple", Identities: all}}, "")
@@ -240,7 +242,7 @@ func TestSeveralMeshesWithoutADefaultHaveANotice(t *testing.T) {
 }
 
 // Under mtls the clients of each such mesh see a name of their own mesh; all others see the chosen one's.
-func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
+func TestMTLSChainsPresentOwnIdentity(t *testing.T) {
 	choice := identity.ChooseEgressIdentity([]identity.EgressMesh{{Name: "shop", MTLS: true}, {Name: "pear"},
 		{Name: "apple", MTLS: true}}, "")
 	for mesh, want := range map[string]string{"apple": "apple", "pear": "apple", "shop": "shop"} {
@@ -250,5 +252,27 @@ func TestChainsOfAMeshWithMTLSPresentItsOwnIdentity(t *testing.T) {
 	}
 	if want := []state.IdentityKey{mtlsOf("apple"), mtlsOf("shop")}; !slices.Equal(choice.Sources(), want) {
 		t.Errorf("all sources are %v, want %v", choice.Sources(), want)
+	}
+}
+
+// The mesh that KUMA_DEFAULTS_MESH names gives the identity of the zone's ZoneEgresses, in the state of the mesh as in
+// the rules. (Zone Egress Identity.)
+func TestEgressIdentityOfNamedMesh(t *testing.T) {
+	for named, want := range map[string]state.IdentityKey{
+		"": mtlsOf("pear"), "shop": mtlsOf("shop"), "default": {Mesh: "default", Name: "all"}, "plain": {},
+		"nowhere": {},
+	} {
+		t.Run("named "+named, func(t *testing.T) {
+			s := graphtest.ManyMeshes(t)
+			s.Tables.DefaultMesh = named
+			choice := s.Identity.EgressChoice.Get(table.Eval(s.Tables.DB.Snapshot()), "east")
+			if choice.Chosen != want {
+				t.Errorf("the identity is %v, want %v", choice.Chosen, want)
+			}
+			p := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ZoneEgressProxy("ze"))
+			if (len(p.Chains) > 0) != (want != state.IdentityKey{}) {
+				t.Errorf("it has %d filter chains with the identity %v", len(p.Chains), want)
+			}
+		})
 	}
 }

@@ -1,4 +1,4 @@
-package graph_test
+package service_test
 
 import (
 	"fmt"
@@ -14,9 +14,11 @@ import (
 	"weft/resource"
 )
 
+func TestWorlds(t *testing.T) { graphtest.RunWorlds(t) }
+
 // A MeshMultiZoneService that selects by labels which the owner of a namespace may write has the MeshServices of the
 // listed namespaces, and those without a namespace.
-func TestMembersOfAMultiZoneServiceAreOfListedNamespaces(t *testing.T) {
+func TestMultiZoneMembersOfNamespaces(t *testing.T) {
 	type labels = map[string]string
 	all := []string{"api of shop here", "api of pay here", "api of shop in west", "api of no namespace in north"}
 	for _, c := range []struct {
@@ -45,14 +47,13 @@ func TestMembersOfAMultiZoneServiceAreOfListedNamespaces(t *testing.T) {
 				Ports: []kind.ServicePort{{Port: 80, AppProtocol: kind.HTTP}}})
 			multiZone.Vouched.Complete = c.complete
 			app := labels{"app": "api"}
-			s.Tables.DB.Commit(func(tx *table.Tx) {
-				s.Tables.Put(tx, graphtest.CompleteMesh(nil))
-				s.Tables.Put(tx, multiZone)
-				s.Tables.Put(tx, graphtest.ServiceOf("east", "pay", "api", 1, app))
-				s.Tables.Put(tx, graphtest.ServiceOf("east", "shop", "api", 2, app))
-				s.Tables.Put(tx, graphtest.ServiceOf("west", "shop", "api", 3, app))
-				s.Tables.Put(tx, graphtest.ServiceOf("north", "", "api", 4, app))
-			})
+			graphtest.Put(s,
+				graphtest.CompleteMesh(nil),
+				multiZone,
+				graphtest.ServiceOf("east", "pay", "api", 1, app),
+				graphtest.ServiceOf("east", "shop", "api", 2, app),
+				graphtest.ServiceOf("west", "shop", "api", 3, app),
+				graphtest.ServiceOf("north", "", "api", 4, app))
 			r := table.Eval(s.Tables.DB.Snapshot())
 			var got []string
 			for _, selected := range s.Services.SelectedServices(r, multiZone, multiZone.Spec.Ports[0]) {
@@ -78,7 +79,7 @@ func TestMembersOfAMultiZoneServiceAreOfListedNamespaces(t *testing.T) {
 }
 
 // A reference by labels means the MeshServices of one namespace: that of the policy, or else that of the oldest one.
-func TestReferencesByLabelsMeanOneNamespace(t *testing.T) {
+func TestReferencesMeanOneNamespace(t *testing.T) {
 	app := map[string]string{"app": "api"}
 	until := kind.Time{Time: time.Now().Add(time.Hour)}
 	exempt := graphtest.CompleteMesh(&kind.UnvouchedMembers{Tags: true, Until: until})
@@ -99,11 +100,10 @@ func TestReferencesByLabelsMeanOneNamespace(t *testing.T) {
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			s := graph.NewState("east")
-			s.Tables.DB.Commit(func(tx *table.Tx) {
-				s.Tables.Put(tx, c.mesh)
-				s.Tables.Put(tx, graphtest.ServiceOf("west", "shop", "api", 1, app))
-				s.Tables.Put(tx, graphtest.ServiceOf("east", "pay", "api", 2, app))
-			})
+			graphtest.Put(s,
+				c.mesh,
+				graphtest.ServiceOf("west", "shop", "api", 1, app),
+				graphtest.ServiceOf("east", "pay", "api", 2, app))
 			backend, unresolved := s.Services.ResolveBackend(table.Eval(s.Tables.DB.Snapshot()), service.BackendQuery{
 				Mesh: "m", Labels: c.labels, Port: 80, HTTP: true, Namespace: c.from})
 			if got := fmt.Sprint(backend.Destination.Zone, " ", backend.Destination.Service); got != c.want ||

@@ -1,4 +1,4 @@
-package graph_test
+package identity_test
 
 import (
 	"slices"
@@ -6,11 +6,16 @@ import (
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
+
+func TestWorlds(t *testing.T) { graphtest.RunWorlds(t) }
+
+var egressSection = &kind.ZoneEgressSection{Address: "10.0.0.1", Port: 10002}
 
 var ingressSection = &kind.ZoneIngressSection{Address: "10.0.0.1", Port: 10001, AdvertisedAddress: "192.0.2.1",
 	AdvertisedPort: 10001}
@@ -27,10 +32,10 @@ func meshIdentity(name, provider, path, domain string) *resource.Object[kind.Mes
 var mtlsMesh = kind.Mesh{MTLS: &kind.MeshMTLS{EnabledBackend: "ca-1",
 	Backends: []kind.MTLSBackend{{Name: "ca-1", Type: "builtin"}}}}
 
-// TestSPIFFEIDsOfZoneProxiesAreReserved tries every way in which a Dataplane could get the SPIFFE ID of a ZoneEgress or
+// TestZoneProxyIDsAreReserved tries every way in which a Dataplane could get the SPIFFE ID of a ZoneEgress or
 // of a zone ingress: its name, its labels, its tags, the path of the MeshIdentity, the mtls of the mesh, SPIRE. With
 // the section of that zone proxy it gets the ID, which then rests on the section. (Zone Egress Identity.)
-func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
+func TestZoneProxyIDsAreReserved(t *testing.T) {
 	tagged := func(service string) kind.Networking {
 		return kind.Networking{Address: "10.0.0.1",
 			Inbound: []kind.Inbound{{Port: 80, Tags: map[string]string{kind.ServiceTag: service}}}}
@@ -146,12 +151,12 @@ func TestSPIFFEIDsOfZoneProxiesAreReserved(t *testing.T) {
 	}
 }
 
-// TestAZoneEgressSharesItsIdentityWithNoWorkload: a MeshIdentity whose path is the same for all Dataplanes gives none
+// TestWorkloadsShareNoEgressIdentity: a MeshIdentity whose path is the same for all Dataplanes gives none
 // to a ZoneEgress, unless the path is reserved, and neither does one with values of Pods.
-func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
+func TestWorkloadsShareNoEgressIdentity(t *testing.T) {
 	for path, has := range map[string]bool{"/shared": false, "/edge/zone-egress": true,
 		`/{{ label "kuma.io/workload" }}`: true, "/{{ .Zone }}": false, kind.DefaultPodPath: false} {
-		s := manyMeshes(t, meshIdentity("all", kind.Bundled, path, ""))
+		s := graphtest.ManyMeshes(t, meshIdentity("all", kind.Bundled, path, ""))
 		r := table.Eval(s.Tables.DB.Snapshot())
 		id := s.Identity.EgressIdentity.Get(r, state.IdentityKey{Mesh: "default", Name: "all"})
 		if got := len(id.List()) > 0; got != has || has != (id.Problem == "") {
@@ -164,19 +169,15 @@ func TestAZoneEgressSharesItsIdentityWithNoWorkload(t *testing.T) {
 	}
 }
 
-// TestAnUnvouchedSectionGivesNoReservedID: an agent that registers an egress section without a voucher gets no reserved
+// TestUnvouchedSectionsGetNoID: an agent that registers an egress section without a voucher gets no reserved
 // SPIFFE ID, from SPIRE neither.
-func TestAnUnvouchedSectionGivesNoReservedID(t *testing.T) {
+func TestUnvouchedSectionsGetNoID(t *testing.T) {
 	for _, provider := range []string{kind.Bundled, kind.Spire} {
 		dp := kind.Dataplanes.Make("default", "zone-egress",
 			kind.Dataplane{Networking: kind.Networking{ZoneEgress: egressSection}})
 		kind.VouchToken(nil, dp, []string{kind.NameFact("zone-egress")})
 		s := graph.NewState("east")
-		s.Tables.DB.Commit(func(tx *table.Tx) {
-			s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
-			s.Tables.Put(tx, dp)
-			s.Tables.Put(tx, meshIdentity("id", provider, "", ""))
-		})
+		graphtest.Put(s, kind.Meshes.Make("", "default", kind.Mesh{}), dp, meshIdentity("id", provider, "", ""))
 		id := s.Identity.Identity.Get(
 			table.Eval(s.Tables.DB.Snapshot()),
 			state.ProxyKey{Mesh: "default", Name: "zone-egress"},

@@ -1,46 +1,46 @@
-package graph_test
+package identity_test
 
 import (
 	"slices"
 	"testing"
 
 	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 )
 
-// A rule matches a caller of a remote zone that changes its SPIFFE ID there. This zone has no Dataplane of the caller.
-func TestARuleMatchesTheOtherSPIFFEIDOfACallerInAnotherZone(t *testing.T) {
-	const old, next = "spiffe://default.west.mesh.local/old/client", "spiffe://default.west.mesh.local/new/client"
-	s := graph.NewState("east")
-	s.Tables.DB.Commit(func(tx *table.Tx) {
-		s.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))
-		s.Tables.Put(tx,
-			kind.Dataplanes.Make("default", "web-1",
-				kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1",
-					Inbound: []kind.Inbound{{Port: 80, ServicePort: 8080}}}}))
-		s.Tables.Put(tx, kind.MeshIdentities.Make("default", "id", kind.MeshIdentity{
-			Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
-			Provider: kind.IdentityProvider{Type: "Bundled"},
-		}))
-		s.Tables.Put(tx, kind.MeshTrafficPermissions.Make("default", "clients",
-			kind.MeshTrafficPermission{Rules: []kind.PermissionRule{{
-				Default: kind.PermissionDefault{
-					Allow: []kind.CallerMatch{{SpiffeID: &kind.IDMatch{Type: "Exact", Value: old}}}},
-			}}}))
-		s.Tables.Put(tx, kind.ChangingIdentitiesList.Make("default", "west",
-			kind.ChangingIdentities{Workloads: [][]string{{next, old}}}))
-	})
-	proxy := s.Proxies.Proxy.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "default", Name: "web-1"})
-	if also := proxy.Listeners[0].Permissions.Allow[0].OtherIDs; !slices.Equal(also, []string{next}) {
-		t.Errorf("the rule holds for %v too, want %s", also, next)
+// TestSocketOfSPIREPerZone: where a MeshIdentity states no socket, the proxies of each zone have that of their
+// zone. A stated one counts in every zone.
+func TestSocketOfSPIREPerZone(t *testing.T) {
+	const mounted = "/run/spire/sockets/socket" // on Kubernetes
+	for _, c := range []struct{ stated, zone, want string }{
+		{"", "", kind.SpireSocket}, {"", mounted, mounted},
+		{"/spire.sock", "", "/spire.sock"}, {"/spire.sock", mounted, "/spire.sock"},
+	} {
+		s := graph.NewState("east")
+		s.Tables.SpireSocket = c.zone
+		s.Tables.DB.Commit(func(tx *table.Tx) {
+			s.Tables.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))
+			s.Tables.Put(tx, kind.MeshIdentities.Make("m", "spire", kind.MeshIdentity{
+				Selector: &kind.IdentitySelector{Dataplane: &kind.LabelSelector{}},
+				Provider: kind.IdentityProvider{Type: kind.Spire, Spire: &kind.SpireProvider{
+					Agent: &kind.SpireAgent{SocketPath: c.stated}}},
+			}))
+			s.Tables.Put(tx, graphtest.OfEast(kind.Dataplanes.Make("m", "web", kind.Dataplane{
+				Networking: kind.Networking{Address: "10.0.0.1"}})))
+		})
+		id := s.Identity.Identity.Get(table.Eval(s.Tables.DB.Snapshot()), state.ProxyKey{Mesh: "m", Name: "web"})
+		if id == nil || id.Source.Socket != c.want {
+			t.Errorf("%+v: the identity is %+v", c, id)
+		}
 	}
 }
 
 // An agent gives its Dataplane the workload of another one. The claim has no voucher, so neither clients nor rules
 // accept it by the other's SPIFFE ID.
-func TestNoRuleMatchesASPIFFEIDWithoutAVoucher(t *testing.T) {
+func TestSPIFFEIDsHaveVouchers(t *testing.T) {
 	const own, theirs = "spiffe://default.east.mesh.local/workload/thief",
 		"spiffe://default.east.mesh.local/workload/web"
 	thief := kind.Dataplanes.Make("default", "thief",

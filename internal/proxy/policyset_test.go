@@ -1,10 +1,12 @@
-package graph
+package proxy_test
 
 import (
 	"fmt"
 	"strings"
 	"testing"
 
+	"weft/internal/graph"
+	"weft/internal/graph/graphtest"
 	"weft/internal/proxy"
 	"weft/internal/state"
 	"weft/internal/table"
@@ -38,14 +40,10 @@ var testPolicies = &kind.PolicyKind[testPolicy, testConf]{
 // TestProxyGroupsByPolicies: proxies with the same outbound policies are one proxy group, and those with other ones
 // another. Rules and confs have no effect on the groups.
 func TestProxyGroupsByPolicies(t *testing.T) {
-	s := NewState("east")
+	s := graph.NewState("east")
 	s.Tables.AddPolicies(testPolicies)
 	put := func(rows ...resource.Any) {
-		s.Tables.DB.Commit(func(tx *table.Tx) {
-			for _, o := range rows {
-				s.Tables.Put(tx, o)
-			}
-		})
+		graphtest.Put(s, rows...)
 	}
 	web := &kind.TargetRef{Kind: "Dataplane", Labels: map[string]string{"app": "web"}}
 	named := &kind.TargetRef{Kind: "Dataplane", Name: "web-1"}
@@ -153,10 +151,10 @@ func TestPolicySets(t *testing.T) {
 	}
 }
 
-// TestAPolicySelectsByNamespace: on Kubernetes a Dataplane is NAME.NAMESPACE, and a policy selects it by its name and
+// TestPolicySelectsByNamespace: on Kubernetes a Dataplane is NAME.NAMESPACE, and a policy selects it by its name and
 // its namespace.
-func TestAPolicySelectsByNamespace(t *testing.T) {
-	s := NewState("east")
+func TestPolicySelectsByNamespace(t *testing.T) {
+	s := graph.NewState("east")
 	s.Tables.AddPolicies(testPolicies)
 	s.Tables.DB.Commit(func(tx *table.Tx) {
 		s.Tables.Put(tx, kind.Meshes.Make("", "m", kind.Mesh{}))

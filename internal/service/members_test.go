@@ -1,4 +1,4 @@
-package graph_test
+package service_test
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // Thousands of proxies become ready one after another, so each must cost what one Dataplane costs.
-func TestAReadyProxyComputesTheInboundsOfItsDataplaneAlone(t *testing.T) {
+func TestReadyProxyComputesItsInbounds(t *testing.T) {
 	const instances = 5
 	s := graph.NewState("east")
 	s.Tables.DB.Commit(func(tx *table.Tx) {
@@ -53,7 +53,7 @@ func TestAReadyProxyComputesTheInboundsOfItsDataplaneAlone(t *testing.T) {
 }
 
 // The status of a service counts its proxies, so it changes while they connect.
-func TestACountInAStatusComputesNoDestination(t *testing.T) {
+func TestStatusCountsComputeNoDestination(t *testing.T) {
 	s := graph.NewState("east")
 	status := func(proxies int, vip string) {
 		s.Tables.DB.Commit(func(tx *table.Tx) {

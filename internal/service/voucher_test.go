@@ -1,4 +1,4 @@
-package graph_test
+package service_test
 
 import (
 	"slices"
@@ -11,17 +11,6 @@ import (
 	"weft/kind"
 	"weft/resource"
 )
-
-// serverWith returns a Dataplane at an address with tags and labels, registered by a token that claims facts.
-func serverWith(name, address string, tags, labels map[string]string,
-	claimed ...string) *resource.Object[kind.Dataplane] {
-	dp := kind.Dataplanes.Make("m", name, kind.Dataplane{Networking: kind.Networking{Address: address,
-		Inbound: []kind.Inbound{{Port: 80, Tags: tags}}}})
-	dp.Labels = labels
-	slices.Sort(claimed)
-	kind.VouchToken(nil, dp, claimed)
-	return dp
-}
 
 // connectedFrom returns the listener status of a proxy whose session comes from sources.
 func connectedFrom(name string, sources ...string) *resource.Object[kind.DataplaneListenerStatus] {
@@ -78,24 +67,25 @@ func TestMembersHaveVouchers(t *testing.T) {
 		want     bool
 	}{
 		{"a tag and an address of the token", byTags,
-			serverWith("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web"), addressFact), nil, true},
-		{"a stated tag", byTags, serverWith("one", "10.0.0.1", webTags, nil, addressFact), nil, false},
+			graphtest.Server("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web"), addressFact), nil, true},
+		{"a stated tag", byTags, graphtest.Server("one", "10.0.0.1", webTags, nil, addressFact), nil, false},
 		{"another value of the tag", byTags,
-			serverWith("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "api"), addressFact), nil, false},
-		{"a stated address", byTags, serverWith("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web")), nil,
-			false},
-		{"the address of its agent", byTags, serverWith("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web")),
-			[]string{"10.0.0.1"}, true},
-		{"a network of its agent", byTags, serverWith("one", "127.0.0.2", webTags, nil, kind.TagFact("app", "web")),
-			[]string{"127.0.0.0/8"}, true},
+			graphtest.Server("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "api"), addressFact), nil, false},
+		{"a stated address", byTags,
+			graphtest.Server("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web")), nil, false},
+		{"the address of its agent", byTags,
+			graphtest.Server("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web")), []string{"10.0.0.1"}, true},
+		{"a network of its agent", byTags,
+			graphtest.Server("one", "127.0.0.2", webTags, nil, kind.TagFact("app", "web")), []string{"127.0.0.0/8"},
+			true},
 		{"another address than its agent's", byTags,
-			serverWith("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web")), []string{"10.0.0.2"}, false},
+			graphtest.Server("one", "10.0.0.1", webTags, nil, kind.TagFact("app", "web")), []string{"10.0.0.2"}, false},
 		{"a label of the token", byLabels,
-			serverWith("one", "10.0.0.1", nil, both, kind.LabelFact("team", "a"), addressFact), nil, true},
-		{"a stated label", byLabels, serverWith("one", "10.0.0.1", nil, both, addressFact), nil, false},
+			graphtest.Server("one", "10.0.0.1", nil, both, kind.LabelFact("team", "a"), addressFact), nil, true},
+		{"a stated label", byLabels, graphtest.Server("one", "10.0.0.1", nil, both, addressFact), nil, false},
 		{"a name of the token", byName,
-			serverWith("named", "10.0.0.1", nil, nil, kind.NameFact("named"), addressFact), nil, true},
-		{"a stated name", byName, serverWith("named", "10.0.0.1", nil, nil, addressFact), nil, false},
+			graphtest.Server("named", "10.0.0.1", nil, nil, kind.NameFact("named"), addressFact), nil, true},
+		{"a stated name", byName, graphtest.Server("named", "10.0.0.1", nil, nil, addressFact), nil, false},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			got := members(t, graph.NewState("east"), c.selector, "", graphtest.CompleteMesh(nil), c.dp,
@@ -109,8 +99,8 @@ func TestMembersHaveVouchers(t *testing.T) {
 
 // A mesh exempts members until a time, in parts, and a Mesh of an earlier release all of them.
 func TestExemptMembers(t *testing.T) {
-	stated := serverWith("stated", "10.0.0.1", webTags, nil)
-	unaddressed := serverWith("unaddressed", "10.0.0.2", webTags, nil, kind.TagFact("app", "web"))
+	stated := graphtest.Server("stated", "10.0.0.1", webTags, nil)
+	unaddressed := graphtest.Server("unaddressed", "10.0.0.2", webTags, nil, kind.TagFact("app", "web"))
 	at := time.Now()
 	until := func(d time.Duration, tags, addresses bool) *kind.UnvouchedMembers {
 		return &kind.UnvouchedMembers{Tags: tags, Addresses: addresses, Until: kind.Time{Time: at.Add(d)}}
@@ -149,10 +139,10 @@ func TestMembersOfNamespaces(t *testing.T) {
 		dp.Vouched = resource.Vouched{Operator: kind.Facts(dp), Complete: true}
 		return dp
 	}
-	machine := serverWith("web.shop", "10.0.0.1", webTags, map[string]string{"team": "a"}, kind.TagFact("app", "web"),
-		kind.LabelFact("team", "a"), addressFact)
+	machine := graphtest.Server("web.shop", "10.0.0.1", webTags, map[string]string{"team": "a"},
+		kind.TagFact("app", "web"), kind.LabelFact("team", "a"), addressFact)
 	machine.Labels[kind.NamespaceLabel] = "shop"
-	byOperator := serverWith("web.shop", "10.0.0.1", webTags, nil)
+	byOperator := graphtest.Server("web.shop", "10.0.0.1", webTags, nil)
 	byOperator.Labels = map[string]string{kind.NamespaceLabel: "shop"}
 	kind.VouchOperator(nil, byOperator)
 	inShop := func(tags map[string]string) kind.ServiceSelector {
