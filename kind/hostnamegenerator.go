@@ -32,6 +32,7 @@ var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global,
 		WrittenBy: resource.Operator,
 		Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+		Replaces:  []resource.OlderKind{{Name: "VirtualOutbound", Plural: "virtual-outbounds"}},
 		Replaced: map[string]string{
 			"extension": "has no meaning here; use `template`",
 		},

@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -9,13 +10,13 @@ import (
 
 // laterKind is a kind of Kuma that this release lacks.
 type laterKind struct {
-	name    string
-	instead string // what to write instead, or to do
+	name     string
+	instead  string // what to write instead, or to do
+	replaced string // the kind that replaces it; empty: none does
 }
 
 const (
-	newPermission = "write a MeshTrafficPermission with `rules`; a caller of the service X has the SPIFFE ID " +
-		"spiffe://MESH/X under mtls"
+	countsAlone  = "write a MeshRateLimit, with which each proxy counts alone"
 	envoyGateway = "put an Envoy Gateway in front of the mesh"
 	noAccessLogs = "leave it out: this release writes no access logs"
 	noTraces     = "leave it out: this release sends no traces"
@@ -25,33 +26,33 @@ const (
 )
 
 // laterKinds are kinds of Kuma that this release lacks, by path segment.
-var laterKinds = map[string]laterKind{
-	"circuit-breakers":     {"CircuitBreaker", "write a MeshCircuitBreaker"},
-	"external-services":    {"ExternalService", "write a MeshExternalService"},
-	"fault-injections":     {"FaultInjection", "write a MeshFaultInjection"},
-	"health-checks":        {"HealthCheck", "write a MeshHealthCheck"},
-	"meshaccesslogs":       {"MeshAccessLog", noAccessLogs},
-	"meshgatewayconfigs":   {"MeshGatewayConfig", envoyGateway},
-	"meshgatewayinstances": {"MeshGatewayInstance", envoyGateway},
-	"meshgatewayroutes":    {"MeshGatewayRoute", envoyGateway},
-	"meshgateways":         {"MeshGateway", envoyGateway},
-	"meshglobalratelimits": {"MeshGlobalRateLimit", "write a MeshRateLimit, with which each proxy counts alone"},
-	"meshmetrics":          {"MeshMetric", "read the metrics of Envoy's administration interface"},
-	"meshopas":             {"MeshOPA", "write MeshTrafficPermissions"},
-	"meshtraces":           {"MeshTrace", noTraces},
-	"proxytemplates":       {"ProxyTemplate", "write a MeshProxyPatch"},
-	"rate-limits":          {"RateLimit", "write a MeshRateLimit"},
-	"retries":              {"Retry", "write a MeshRetry"},
-	"timeouts":             {"Timeout", "write a MeshTimeout"},
-	"traffic-logs":         {"TrafficLog", noAccessLogs},
-	"traffic-permissions":  {"TrafficPermission", newPermission},
-	"traffic-routes":       {"TrafficRoute", "write a MeshHTTPRoute or a MeshTCPRoute"},
-	"traffic-traces":       {"TrafficTrace", noTraces},
-	"virtual-outbounds":    {"VirtualOutbound", "write a HostnameGenerator"},
-	"workloads":            {"Workload", "leave it out; the label kuma.io/workload has the same effect"},
+var laterKinds = withReplaced(map[string]laterKind{
+	"meshaccesslogs":       {name: "MeshAccessLog", instead: noAccessLogs},
+	"meshgatewayconfigs":   {name: "MeshGatewayConfig", instead: envoyGateway},
+	"meshgatewayinstances": {name: "MeshGatewayInstance", instead: envoyGateway},
+	"meshgatewayroutes":    {name: "MeshGatewayRoute", instead: envoyGateway},
+	"meshgateways":         {name: "MeshGateway", instead: envoyGateway},
+	"meshglobalratelimits": {name: "MeshGlobalRateLimit", instead: countsAlone},
+	"meshmetrics":          {name: "MeshMetric", instead: "read the metrics of Envoy's administration interface"},
+	"meshopas":             {name: "MeshOPA", instead: "write MeshTrafficPermissions"},
+	"meshtraces":           {name: "MeshTrace", instead: noTraces},
+	"traffic-logs":         {name: "TrafficLog", instead: noAccessLogs},
+	"traffic-traces":       {name: "TrafficTrace", instead: noTraces},
+	"workloads":            {name: "Workload", instead: "leave it out; the label kuma.io/workload has the same effect"},
 
-	"meshopentelemetrybackends": {"MeshOpenTelemetryBackend", noTelemetry},
-	"meshzoneaddresses":         {"MeshZoneAddress", computedAddresses},
+	"meshopentelemetrybackends": {name: "MeshOpenTelemetryBackend", instead: noTelemetry},
+	"meshzoneaddresses":         {name: "MeshZoneAddress", instead: computedAddresses},
+})
+
+// withReplaced adds the kinds that a kind of this release replaces.
+func withReplaced(kinds map[string]laterKind) map[string]laterKind {
+	for _, d := range All() {
+		for _, older := range d.Describe().Replaces {
+			kinds[older.Plural] = laterKind{older.Name, cmp.Or(older.Instead, "write a "+d.Describe().Name),
+				d.Describe().Name}
+		}
+	}
+	return kinds
 }
 
 // unlistedKinds are those of the later kinds without a list in Kuma's API: objects of Kubernetes only, and kinds of
@@ -96,13 +97,18 @@ func LackingText(name string) string {
 
 // InsteadOf returns what replaces a kind of Kuma that this release lacks, or what to do without it; empty for any other
 // kind.
-func InsteadOf(name string) string {
+func InsteadOf(name string) string { return laterNamed(name).instead }
+
+// ReplacementOf returns the kind that replaces a kind of Kuma; empty: none does.
+func ReplacementOf(name string) string { return laterNamed(name).replaced }
+
+func laterNamed(name string) laterKind {
 	for _, later := range laterKinds {
 		if later.name == name {
-			return later.instead
+			return later
 		}
 	}
-	return ""
+	return laterKind{}
 }
 
 // Parse reads a resource of the kinds of this package, like [resource.ParseDocument]. For a kind of Kuma that this

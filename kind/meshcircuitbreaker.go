@@ -134,6 +134,7 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "CircuitBreaker", Plural: "circuit-breakers"}},
 			Replaced: inboundReplaced(replacedInTargets(map[string]string{
 				"rules.matches": "has no meaning here: all callers share the connections to the application; " +
 					"leave it out",

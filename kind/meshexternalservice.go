@@ -100,6 +100,7 @@ var MeshExternalServices = &resource.Kind[MeshExternalService]{
 		WrittenBy: resource.Operator,
 		Replaced:  replacedExternalFields(),
 		Older:     olderExternalSources,
+		Replaces:  []resource.OlderKind{{Name: "ExternalService", Plural: "external-services"}},
 	},
 	Default:  defaultMeshExternalService,
 	Validate: validateMeshExternalService,

@@ -70,6 +70,7 @@ var MeshFaultInjections = &PolicyKind[MeshFaultInjection, FaultConf]{
 			Name: "MeshFaultInjection", Plural: "meshfaultinjections", ShortName: "mfi", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "FaultInjection", Plural: "fault-injections"}},
 			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
 		Default:  defaultMeshFaultInjection,

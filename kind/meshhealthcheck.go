@@ -143,6 +143,7 @@ var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
 			Name: "MeshHealthCheck", Plural: "meshhealthchecks", ShortName: "mhc", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "HealthCheck", Plural: "health-checks"}},
 			Replaced:  replacedInTargets(nil),
 		},
 		Validate: validateMeshHealthCheck,

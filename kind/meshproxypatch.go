@@ -141,6 +141,7 @@ var MeshProxyPatches = &PolicyKind[MeshProxyPatch, ProxyPatchConf]{
 			Name: "MeshProxyPatch", Plural: "meshproxypatches", ShortName: "mpp", Scope: resource.Mesh,
 			WrittenBy: resource.Operator,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "ProxyTemplate", Plural: "proxytemplates"}},
 			Replaced:  wholeProxyReplaced(),
 		},
 		Validate: validateMeshProxyPatch,

@@ -76,6 +76,7 @@ var MeshRateLimits = &PolicyKind[MeshRateLimit, RateLimitConf]{
 			Name: "MeshRateLimit", Plural: "meshratelimits", ShortName: "mrl", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "RateLimit", Plural: "rate-limits"}},
 			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
 		Default:  func(o *resource.Object[MeshRateLimit]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },

@@ -126,6 +126,7 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "Retry", Plural: "retries"}},
 			Replaced: replacedInTargets(map[string]string{
 				"to.default.http.hostSelection.tags": "is not served by this release, in which proxies do not have " +
 					"the tags of endpoints; use OmitPreviousHosts",

@@ -65,6 +65,7 @@ var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
 			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces:  []resource.OlderKind{{Name: "Timeout", Plural: "timeouts"}},
 			Replaced:  inboundReplaced(replacedInTargets(nil)),
 		},
 		Default:  func(o *resource.Object[MeshTimeout]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },

@@ -78,6 +78,9 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 			Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
 			WrittenBy: resource.Writer,
 			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Replaces: []resource.OlderKind{{Name: "TrafficPermission", Plural: "traffic-permissions",
+				Instead: "write a MeshTrafficPermission with `rules`; a caller of the service X has the SPIFFE ID " +
+					"spiffe://MESH/X under mtls"}},
 			Replaced: map[string]string{
 				"targetRef.mesh":       otherMesh,
 				"from":                 "has no meaning here; use `rules`, which `weft migrate` makes of it",

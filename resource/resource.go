@@ -196,6 +196,15 @@ type Info struct {
 
 	// Older rewrites older forms of fields in the decoded spec of a document, before its fields are checked. Optional.
 	Older func(spec map[string]any)
+	// Replaces are the older kinds of Kuma that the kind replaces.
+	Replaces []OlderKind
+}
+
+// OlderKind is a kind of Kuma that another kind replaces.
+type OlderKind struct {
+	Name    string // "Timeout"
+	Plural  string // the path segment of its list, "timeouts"
+	Instead string // what to write in its place; empty: a resource of the other kind
 }
 
 // ofOneControlPlane reports whether one control plane writes the rows of the kind for itself. No user and no other

@@ -39,6 +39,8 @@ func (t *translation) clean(o *object) {
 	}
 	if d := kind.ByName(o.kind); d.Describe().Scope == resource.Mesh {
 		o.fields["mesh"] = o.mesh
+	} else {
+		delete(o.fields, "mesh") // Kuma's ContainerPatches may have one, which selects nothing
 	}
 	if fields, ok := o.fields["labels"].(map[string]any); ok && len(fields) == 0 {
 		delete(o.fields, "labels")

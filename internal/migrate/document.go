@@ -193,7 +193,7 @@ func (t *translation) classify(o *object) {
 	case o.ofEachMesh():
 		o.note(Skipped, "", "Kuma makes it for each mesh; weft has defaults of its own, which docs/defaults.md lists",
 			"")
-	case replacedBy[o.kind] != "" && o.name != "" && o.mesh != "": // decided together
+	case kind.ReplacementOf(o.kind) != "" && o.name != "" && o.mesh != "": // decided together
 	case kind.Lacks(o.kind):
 		o.lacking()
 	case d == nil || d.Describe().Hidden:

@@ -13,22 +13,12 @@ import (
 // anyService is the selector of every service in the older kinds.
 const anyService = "*"
 
-// replacedBy are the kinds that replace Kuma's older kinds, where a translation has a plain meaning.
-var replacedBy = map[string]string{
-	"ExternalService": kind.MeshExternalServices.Name, "TrafficPermission": kind.MeshTrafficPermissions.Name,
-	"Timeout": kind.MeshTimeouts.Name, "CircuitBreaker": kind.MeshCircuitBreakers.Name,
-	"HealthCheck": kind.MeshHealthChecks.Name, "Retry": kind.MeshRetries.Name,
-	"RateLimit": kind.MeshRateLimits.Name, "FaultInjection": kind.MeshFaultInjections.Name,
-	"TrafficRoute": kind.MeshTCPRoutes.Name, "ProxyTemplate": kind.MeshProxyPatches.Name,
-	"VirtualOutbound": kind.HostnameGenerators.Name,
-}
-
 // older writes the objects of Kuma's older kinds as those that replace them. Of several older policies Kuma takes the
 // most specific one alone, and none beside one of the kind that replaces it, while the others merge: a policy is
 // translated where no other one of the export could be taken in its place.
 func (t *translation) older() {
 	for _, o := range t.objects {
-		to := replacedBy[o.kind]
+		to := kind.ReplacementOf(o.kind)
 		if to == "" || o.whole() {
 			continue
 		}
@@ -61,8 +51,8 @@ func (t *translation) older() {
 	t.tagsOfExternals()
 	for _, o := range t.objects {
 		if o.written != nil {
-			o.note(Adapted, "", "is written as a "+replacedBy[o.kind], "")
-			o.was, o.kind, o.fields, o.written = o.kind, replacedBy[o.kind], o.written, nil
+			o.note(Adapted, "", "is written as a "+kind.ReplacementOf(o.kind), "")
+			o.was, o.kind, o.fields, o.written = o.kind, kind.ReplacementOf(o.kind), o.written, nil
 			o.mesh = text(o.fields["mesh"])
 		}
 	}
@@ -80,7 +70,7 @@ func (t *translation) replacement(o *object) (spec map[string]any, reason string
 		return nil, "without a permission weft denies; the Mesh is not in the export, nor perhaps other permissions"
 	}
 	for _, other := range t.objects {
-		if other != o && other.mesh == o.mesh && (other.kind == o.kind || other.kind == replacedBy[o.kind]) &&
+		if other != o && other.mesh == o.mesh && (other.kind == o.kind || other.kind == kind.ReplacementOf(o.kind)) &&
 			!o.outranks(other) {
 			return nil, fmt.Sprintf("%s may be taken in its place", other)
 		}

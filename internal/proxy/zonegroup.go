@@ -1,7 +1,6 @@
 package proxy
 
 import (
-
 	"weft/internal/policy"
 	"weft/internal/service"
 	"weft/internal/state"
