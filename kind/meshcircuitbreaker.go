@@ -128,26 +128,18 @@ type FailurePercentageDetector struct {
 }
 
 // MeshCircuitBreakers is the kind of [MeshCircuitBreaker].
-var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
+var MeshCircuitBreakers = NewPolicy(PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 	Kind: resource.Kind[MeshCircuitBreaker]{
 		Info: resource.Info{
-			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaces:  []resource.OlderKind{{Name: "CircuitBreaker", Plural: "circuit-breakers"}},
+			Name: "MeshCircuitBreaker", Plural: "meshcircuitbreakers", ShortName: "mcb",
+			Replaces: []resource.OlderKind{{Name: "CircuitBreaker", Plural: "circuit-breakers"}},
 			Replaced: inboundReplaced(replacedInTargets(map[string]string{
 				"rules.matches": "has no meaning here: all callers share the connections to the application; " +
 					"leave it out",
 			})),
 		},
-		Default:  func(o *resource.Object[MeshCircuitBreaker]) { rewriteFromReceived(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshCircuitBreaker,
 	},
-	Split: func(p *MeshCircuitBreaker) Parts {
-		return Parts{TargetRef: p.TargetRef, To: toParts(p.To), Rules: receivedParts(p.Rules)}
-	},
-	Statuses: policyStatuses("MeshCircuitBreaker"),
-	Older:    func(p *MeshCircuitBreaker) []string { return fromAsWarned(p.From) },
 	Fields: []FieldRule[CircuitBreakerConf]{
 		{Reason: func(_ *CircuitBreakerConf, _ string, at *Place) string {
 			if at.Direction == Received && at.Role != Sidecar {
@@ -161,7 +153,7 @@ var MeshCircuitBreakers = &PolicyKind[MeshCircuitBreaker, CircuitBreakerConf]{
 	},
 	ZoneProxies: true,
 	Content:     func(p *MeshCircuitBreaker) []string { return append(unsplitErrors(p), limitsOfAll(p)...) },
-}
+})
 
 // neverEjected is about the detectors of an application, which need another panic threshold than the default.
 func neverEjected(c *CircuitBreakerConf, _ string, at *Place) string {

@@ -64,28 +64,21 @@ type FaultBandwidth struct {
 }
 
 // MeshFaultInjections is the kind of [MeshFaultInjection].
-var MeshFaultInjections = &PolicyKind[MeshFaultInjection, FaultConf]{
+var MeshFaultInjections = NewPolicy(PolicyKind[MeshFaultInjection, FaultConf]{
 	Kind: resource.Kind[MeshFaultInjection]{
 		Info: resource.Info{
-			Name: "MeshFaultInjection", Plural: "meshfaultinjections", ShortName: "mfi", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaces:  []resource.OlderKind{{Name: "FaultInjection", Plural: "fault-injections"}},
-			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
+			Name: "MeshFaultInjection", Plural: "meshfaultinjections", ShortName: "mfi",
+			Replaces: []resource.OlderKind{{Name: "FaultInjection", Plural: "fault-injections"}},
+			Replaced: inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
 		Default:  defaultMeshFaultInjection,
 		Validate: validateMeshFaultInjection,
 	},
-	Split: func(p *MeshFaultInjection) Parts {
-		return Parts{TargetRef: p.TargetRef, Rules: ruleParts(p.Rules)}
-	},
-	Statuses: policyStatuses("MeshFaultInjection"),
-	Older:    func(p *MeshFaultInjection) []string { return fromAsWarned(p.From) },
 	Fields: []FieldRule[FaultConf]{
 		{Prefix: "http[", Protocols: requestProtocols},
 		{Prefix: "http[", Reason: excessFault},
 	},
-}
+})
 
 // excessFault is about the faults beyond [MaxFaults].
 func excessFault(_ *FaultConf, field string, _ *Place) string {
@@ -98,7 +91,6 @@ func excessFault(_ *FaultConf, field string, _ *Place) string {
 
 // defaultMeshFaultInjection removes faults without a field, which inject nothing.
 func defaultMeshFaultInjection(o *resource.Object[MeshFaultInjection]) {
-	rewriteFrom(&o.Spec.Rules, &o.Spec.From)
 	for i := range o.Spec.Rules {
 		conf := &o.Spec.Rules[i].Default
 		conf.HTTP = slices.DeleteFunc(conf.HTTP, func(f HTTPFault) bool { return f == (HTTPFault{}) })

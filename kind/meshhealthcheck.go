@@ -137,19 +137,15 @@ func (c *HealthCheckConf) CheckerOf(protocol Protocol, forwarded bool) Checker {
 }
 
 // MeshHealthChecks is the kind of [MeshHealthCheck].
-var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
+var MeshHealthChecks = NewPolicy(PolicyKind[MeshHealthCheck, HealthCheckConf]{
 	Kind: resource.Kind[MeshHealthCheck]{
 		Info: resource.Info{
-			Name: "MeshHealthCheck", Plural: "meshhealthchecks", ShortName: "mhc", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaces:  []resource.OlderKind{{Name: "HealthCheck", Plural: "health-checks"}},
-			Replaced:  replacedInTargets(nil),
+			Name: "MeshHealthCheck", Plural: "meshhealthchecks", ShortName: "mhc",
+			Replaces: []resource.OlderKind{{Name: "HealthCheck", Plural: "health-checks"}},
+			Replaced: replacedInTargets(nil),
 		},
 		Validate: validateMeshHealthCheck,
 	},
-	Split:    func(p *MeshHealthCheck) Parts { return Parts{TargetRef: p.TargetRef, To: toParts(p.To)} },
-	Statuses: policyStatuses("MeshHealthCheck"),
 	Costs: &PortCosts[*HealthCheckConf]{EachEndpoint: true, Unit: "checks of endpoints in 1,000 s", Of: checkCost,
 		Most: 2_000_000, Producer: 100_000},
 	Older: olderPanicThreshold,
@@ -160,7 +156,7 @@ var MeshHealthChecks = &PolicyKind[MeshHealthCheck, HealthCheckConf]{
 	},
 	ZoneProxies: true,
 	Content:     checksOfAll,
-}
+})
 
 // otherChecker is about the checks by connections, beside which those by requests go first.
 func otherChecker(c *HealthCheckConf, _ string, at *Place) string {

@@ -180,14 +180,12 @@ func (m *HTTPMatch) Every() bool {
 }
 
 // MeshHTTPRoutes is the kind of [MeshHTTPRoute].
-var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
+var MeshHTTPRoutes = NewPolicy(PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 	Costs: &PortCosts[*HTTPRouteConf]{Unit: regexUnit, Of: routeCost, Most: maxRegexCost,
 		Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshHTTPRoute]{
 		Info: resource.Info{
-			Name: "MeshHTTPRoute", Plural: "meshhttproutes", ShortName: "mhttpr", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Name: "MeshHTTPRoute", Plural: "meshhttproutes", ShortName: "mhttpr",
 			Replaced: replacedInRoutes(map[string]string{
 				"to.hostnames": "has no meaning here; leave it out, there are no gateways, and a route holds for " +
 					"every " +
@@ -207,9 +205,8 @@ var MeshHTTPRoutes = &PolicyKind[MeshHTTPRoute, HTTPRouteConf]{
 		}
 		return parts
 	},
-	Statuses: policyStatuses("MeshHTTPRoute"),
-	Fields:   []FieldRule[HTTPRouteConf]{{Prefix: "rules", Protocols: requestProtocols}},
-}
+	Fields: []FieldRule[HTTPRouteConf]{{Prefix: "rules", Protocols: requestProtocols}},
+})
 
 // defaultMeshHTTPRoute removes the default weight of mirrors, where it has no meaning: clients of Kuma fill it in.
 func defaultMeshHTTPRoute(o *resource.Object[MeshHTTPRoute]) {

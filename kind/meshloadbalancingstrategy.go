@@ -143,12 +143,10 @@ type HashFilterState struct {
 const olderHashPolicies = "is the older place; write hashPolicies beside loadBalancer"
 
 // MeshLoadBalancingStrategies is the kind of [MeshLoadBalancingStrategy].
-var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBalancingConf]{
+var MeshLoadBalancingStrategies = NewPolicy(PolicyKind[MeshLoadBalancingStrategy, LoadBalancingConf]{
 	Kind: resource.Kind[MeshLoadBalancingStrategy]{
 		Info: resource.Info{
 			Name: "MeshLoadBalancingStrategy", Plural: "meshloadbalancingstrategies", ShortName: "mlbs",
-			Scope:     resource.Mesh,
-			WrittenBy: resource.Writer, Sync: resource.GlobalToZones | resource.ZoneToGlobal,
 			Older: withoutEmptyBalancers,
 			Replaced: replacedInTargets(map[string]string{
 				"to.default.loadBalancer.ringHash.hashPolicies": olderHashPolicies,
@@ -157,15 +155,11 @@ var MeshLoadBalancingStrategies = &PolicyKind[MeshLoadBalancingStrategy, LoadBal
 		},
 		Validate: validateMeshLoadBalancingStrategy,
 	},
-	Split: func(p *MeshLoadBalancingStrategy) Parts {
-		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
-	},
 	Costs: &PortCosts[*LoadBalancingConf]{Unit: "entries of rings and tables", Of: ringCost,
 		Most: 3 << 20, Producer: 256 << 10},
 	Combination: &Combination[*LoadBalancingConf]{Partial: partialRing, Conflict: ringConflict},
-	Statuses:    policyStatuses("MeshLoadBalancingStrategy"),
 	Fields:      []FieldRule[LoadBalancingConf]{{Prefix: "hashPolicies", Merged: true, Reason: nothingHashed}},
-}
+})
 
 // nothingHashed is about the values that are hashed.
 func nothingHashed(c *LoadBalancingConf, _ string, at *Place) string {

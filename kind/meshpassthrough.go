@@ -71,13 +71,11 @@ func (m *PassthroughMatch) IsInspected() bool { return m.Protocol == string(TLS)
 func (m *PassthroughMatch) IsHTTP() bool { return Protocol(m.Protocol).IsHTTP() }
 
 // MeshPassthroughs is the kind of [MeshPassthrough].
-var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
+var MeshPassthroughs = NewPolicy(PolicyKind[MeshPassthrough, PassthroughConf]{
 	Kind: resource.Kind[MeshPassthrough]{
 		Info: resource.Info{
-			Name: "MeshPassthrough", Plural: "meshpassthroughs", ShortName: "mp", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaced:  wholeProxyReplaced(),
+			Name: "MeshPassthrough", Plural: "meshpassthroughs", ShortName: "mp",
+			Replaced: wholeProxyReplaced(),
 		},
 		Default: func(o *resource.Object[MeshPassthrough]) {
 			for i := range o.Spec.Default.AppendMatch {
@@ -88,8 +86,6 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 		},
 		Validate: validateMeshPassthrough,
 	},
-	Split:       func(p *MeshPassthrough) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
-	Statuses:    policyStatuses("MeshPassthrough"),
 	Restrictive: true,
 	Fields: []FieldRule[PassthroughConf]{
 		{Reason: func(_ *PassthroughConf, _ string, at *Place) string {
@@ -105,7 +101,7 @@ var MeshPassthroughs = &PolicyKind[MeshPassthrough, PassthroughConf]{
 			return ""
 		}},
 	},
-}
+})
 
 func validateMeshPassthrough(o *resource.Object[MeshPassthrough], found resource.Problems) resource.Problems {
 	c := envelope(&o.Meta, found)

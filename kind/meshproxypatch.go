@@ -135,23 +135,20 @@ const (
 const maxPatch = 256 << 10
 
 // MeshProxyPatches is the kind of [MeshProxyPatch].
-var MeshProxyPatches = &PolicyKind[MeshProxyPatch, ProxyPatchConf]{
+var MeshProxyPatches = NewPolicy(PolicyKind[MeshProxyPatch, ProxyPatchConf]{
 	Kind: resource.Kind[MeshProxyPatch]{
 		Info: resource.Info{
-			Name: "MeshProxyPatch", Plural: "meshproxypatches", ShortName: "mpp", Scope: resource.Mesh,
+			Name: "MeshProxyPatch", Plural: "meshproxypatches", ShortName: "mpp",
 			WrittenBy: resource.Operator,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 			Replaces:  []resource.OlderKind{{Name: "ProxyTemplate", Plural: "proxytemplates"}},
 			Replaced:  wholeProxyReplaced(),
 		},
 		Validate: validateMeshProxyPatch,
 	},
-	Split:    func(p *MeshProxyPatch) Parts { return Parts{TargetRef: p.TargetRef, Default: &p.Default} },
-	Statuses: policyStatuses("MeshProxyPatch"),
 
 	ZoneProxies: true,
 	Content:     patchWarnings,
-}
+})
 
 func validateMeshProxyPatch(o *resource.Object[MeshProxyPatch], found resource.Problems) resource.Problems {
 	c := envelope(&o.Meta, found)

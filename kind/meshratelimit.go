@@ -70,25 +70,19 @@ type ResponseHeaders struct {
 }
 
 // MeshRateLimits is the kind of [MeshRateLimit].
-var MeshRateLimits = &PolicyKind[MeshRateLimit, RateLimitConf]{
+var MeshRateLimits = NewPolicy(PolicyKind[MeshRateLimit, RateLimitConf]{
 	Kind: resource.Kind[MeshRateLimit]{
 		Info: resource.Info{
-			Name: "MeshRateLimit", Plural: "meshratelimits", ShortName: "mrl", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaces:  []resource.OlderKind{{Name: "RateLimit", Plural: "rate-limits"}},
-			Replaced:  inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
+			Name: "MeshRateLimit", Plural: "meshratelimits", ShortName: "mrl",
+			Replaces: []resource.OlderKind{{Name: "RateLimit", Plural: "rate-limits"}},
+			Replaced: inboundReplaced(replacedInTargets(map[string]string{"to": onlyAtGateways})),
 		},
-		Default:  func(o *resource.Object[MeshRateLimit]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshRateLimit,
 	},
-	Split:       func(p *MeshRateLimit) Parts { return Parts{TargetRef: p.TargetRef, Rules: ruleParts(p.Rules)} },
-	Statuses:    policyStatuses("MeshRateLimit"),
 	Restrictive: true,
-	Older:       func(p *MeshRateLimit) []string { return fromAsWarned(p.From) },
 	Fields:      rateLimitFields,
 	Content:     unusedStatuses,
-}
+})
 
 var rateLimitFields = []FieldRule[RateLimitConf]{
 	{Prefix: "local.http.", Protocols: requestProtocols},

@@ -118,15 +118,13 @@ const (
 )
 
 // MeshRetries is the kind of [MeshRetry].
-var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
+var MeshRetries = NewPolicy(PolicyKind[MeshRetry, RetryConf]{
 	Costs: &PortCosts[*RetryConf]{Unit: regexUnit, Of: regexCost[RetryConf], EachRoute: true, Most: maxRegexCost,
 		Producer: maxRegexCost / 16},
 	Kind: resource.Kind[MeshRetry]{
 		Info: resource.Info{
-			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaces:  []resource.OlderKind{{Name: "Retry", Plural: "retries"}},
+			Name: "MeshRetry", Plural: "meshretries", ShortName: "mr",
+			Replaces: []resource.OlderKind{{Name: "Retry", Plural: "retries"}},
 			Replaced: replacedInTargets(map[string]string{
 				"to.default.http.hostSelection.tags": "is not served by this release, in which proxies do not have " +
 					"the tags of endpoints; use OmitPreviousHosts",
@@ -135,11 +133,7 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 		Default:  defaultMeshRetry,
 		Validate: validateMeshRetry,
 	},
-	Split: func(p *MeshRetry) Parts {
-		return Parts{TargetRef: p.TargetRef, To: toParts(p.To)}
-	},
 	Combination: &Combination[*RetryConf]{Partial: partialBackOff, Conflict: retryConflict},
-	Statuses:    policyStatuses("MeshRetry"),
 	Content:     methodsAlone,
 	Fields: []FieldRule[RetryConf]{
 		{Prefix: "http.", Protocols: []Protocol{HTTP, HTTP2}},
@@ -147,7 +141,7 @@ var MeshRetries = &PolicyKind[MeshRetry, RetryConf]{
 		{Prefix: "tcp.", Protocols: []Protocol{TCP, TLS, Kafka}},
 		{Prefix: "tcp.maxConnectAttempt", Connections: true},
 	},
-}
+})
 
 // HTTPMethodPrefix is the beginning of the entries of HTTPRetries.RetryOn that are methods.
 const HTTPMethodPrefix = "HttpMethod"

@@ -115,12 +115,10 @@ type TCPRouteAction struct {
 }
 
 // MeshTCPRoutes is the kind of [MeshTCPRoute].
-var MeshTCPRoutes = &PolicyKind[MeshTCPRoute, TCPRouteConf]{
+var MeshTCPRoutes = NewPolicy(PolicyKind[MeshTCPRoute, TCPRouteConf]{
 	Kind: resource.Kind[MeshTCPRoute]{
 		Info: resource.Info{
-			Name: "MeshTCPRoute", Plural: "meshtcproutes", ShortName: "mtcpr", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Name: "MeshTCPRoute", Plural: "meshtcproutes", ShortName: "mtcpr",
 			Replaces: []resource.OlderKind{{Name: "TrafficRoute", Plural: "traffic-routes",
 				Instead: "write a MeshHTTPRoute or a MeshTCPRoute"}},
 			Replaced: replacedInRoutes(nil),
@@ -134,5 +132,4 @@ var MeshTCPRoutes = &PolicyKind[MeshTCPRoute, TCPRouteConf]{
 		}
 		return parts
 	},
-	Statuses: policyStatuses("MeshTCPRoute"),
-}
+})

@@ -59,26 +59,18 @@ type HTTPTimeouts struct {
 }
 
 // MeshTimeouts is the kind of [MeshTimeout].
-var MeshTimeouts = &PolicyKind[MeshTimeout, TimeoutConf]{
+var MeshTimeouts = NewPolicy(PolicyKind[MeshTimeout, TimeoutConf]{
 	Kind: resource.Kind[MeshTimeout]{
 		Info: resource.Info{
-			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-			Replaces:  []resource.OlderKind{{Name: "Timeout", Plural: "timeouts"}},
-			Replaced:  inboundReplaced(replacedInTargets(nil)),
+			Name: "MeshTimeout", Plural: "meshtimeouts", ShortName: "mt",
+			Replaces: []resource.OlderKind{{Name: "Timeout", Plural: "timeouts"}},
+			Replaced: inboundReplaced(replacedInTargets(nil)),
 		},
-		Default:  func(o *resource.Object[MeshTimeout]) { rewriteFrom(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshTimeout,
 	},
-	Split: func(p *MeshTimeout) Parts {
-		return Parts{TargetRef: p.TargetRef, To: toParts(p.To), Rules: ruleParts(p.Rules)}
-	},
-	Statuses: policyStatuses("MeshTimeout"),
-	Older:    func(p *MeshTimeout) []string { return fromAsWarned(p.From) },
-	Fields:   timeoutFields,
-	Content:  longConnections,
-}
+	Fields:  timeoutFields,
+	Content: longConnections,
+})
 
 var timeoutFields = []FieldRule[TimeoutConf]{
 	{Prefix: "http.", Protocols: requestProtocols},

@@ -51,26 +51,20 @@ var (
 )
 
 // MeshTLSes is the kind of [MeshTLS].
-var MeshTLSes = &PolicyKind[MeshTLS, TLSConf]{
+var MeshTLSes = NewPolicy(PolicyKind[MeshTLS, TLSConf]{
 	Kind: resource.Kind[MeshTLS]{
 		Info: resource.Info{
-			Name: "MeshTLS", Plural: "meshtlses", ShortName: "mtls", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Name: "MeshTLS", Plural: "meshtlses", ShortName: "mtls",
 			Replaced: inboundReplaced(replacedInTargets(map[string]string{
 				"rules.matches": "has no meaning here: TLS is set up before the caller is known; leave it out",
 				"to":            "has no meaning here: clients use the TLS of their servers; use `rules`",
 			})),
 		},
-		Default:  func(o *resource.Object[MeshTLS]) { rewriteFromReceived(&o.Spec.Rules, &o.Spec.From) },
 		Validate: validateMeshTLS,
 	},
-	Split:       func(p *MeshTLS) Parts { return Parts{TargetRef: p.TargetRef, Rules: receivedParts(p.Rules)} },
-	Statuses:    policyStatuses("MeshTLS"),
 	Restrictive: true,
 	Content:     tlsWarnings,
-	Older:       func(p *MeshTLS) []string { return fromAsWarned(p.From) },
-}
+})
 
 func validateMeshTLS(o *resource.Object[MeshTLS], found resource.Problems) resource.Problems {
 	c := envelope(&o.Meta, found)

@@ -72,12 +72,10 @@ type IDMatch struct {
 }
 
 // MeshTrafficPermissions is the kind of [MeshTrafficPermission].
-var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefault]{
+var MeshTrafficPermissions = NewPolicy(PolicyKind[MeshTrafficPermission, PermissionDefault]{
 	Kind: resource.Kind[MeshTrafficPermission]{
 		Info: resource.Info{
-			Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp", Scope: resource.Mesh,
-			WrittenBy: resource.Writer,
-			Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
+			Name: "MeshTrafficPermission", Plural: "meshtrafficpermissions", ShortName: "mtp",
 			Replaces: []resource.OlderKind{{Name: "TrafficPermission", Plural: "traffic-permissions",
 				Instead: "write a MeshTrafficPermission with `rules`; a caller of the service X has the SPIFFE ID " +
 					"spiffe://MESH/X under mtls"}},
@@ -91,7 +89,6 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 		Validate: validateMeshTrafficPermission,
 	},
 	Split:       permissionParts,
-	Statuses:    policyStatuses("MeshTrafficPermission"),
 	Restrictive: true,
 	JoinsRules:  true,
 	Content:     noCallers,
@@ -101,7 +98,7 @@ var MeshTrafficPermissions = &PolicyKind[MeshTrafficPermission, PermissionDefaul
 		}
 		return ""
 	}}},
-}
+})
 
 func permissionParts(p *MeshTrafficPermission) Parts {
 	parts := Parts{TargetRef: p.TargetRef}
