@@ -72,6 +72,7 @@ type effectMesh struct {
 	external   []externalPort
 	routes     []targetedRoute
 	reach      effectReach
+	routings   map[proxy.EffectiveKey]*proxy.Routing // nil: no policy routes the traffic
 }
 
 // targetedRoute is a MeshHTTPRoute as to items match it, with the ports that it addresses.
@@ -90,7 +91,7 @@ func (e *PolicyEffects) mesh(name string) *effectMesh {
 	if known := e.meshes[name]; known != nil {
 		return known
 	}
-	m := &effectMesh{places: map[service.DestinationKey]int{}}
+	m := &effectMesh{places: map[service.DestinationKey]int{}, routings: map[proxy.EffectiveKey]*proxy.Routing{}}
 	e.meshes[name] = m
 	for dp := range e.State.Tables.Dataplanes.RowsAfter(e.Snapshot, state.MeshKey(name), "") {
 		p := e.State.Proxies.Selectable.Get(e.r, state.ProxyKey{Mesh: name, Name: dp.Name})

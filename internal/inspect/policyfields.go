@@ -56,6 +56,7 @@ func (e *PolicyEffects) result(pass *effectPass, i int) *effectResult {
 		return pass.results[i]
 	}
 	s := newSelectionFields(e, pass, &pass.selections[i], e.reachedIn(pass, i))
+	s.reach = pass.mesh.reach.ofProxies(s.of.Proxies)
 	pass.results[i] = s.result
 	s.sent()
 	s.received()
@@ -71,11 +72,14 @@ type selectionFields struct {
 	of      *policy.Selection
 	reached []reached // the ports of the mesh
 	result  *effectResult
+	// reach are the places of what the Dataplanes reach as clients; none for ZoneIngresses and ZoneEgresses.
+	reach []int
 }
 
 func newSelectionFields(e *PolicyEffects, pass *effectPass, of *policy.Selection, ports []reached) *selectionFields {
-	return &selectionFields{e, kind.ByName(pass.key.Kind).(kind.Policy), pass, of, ports, &effectResult{map[resource.Key]map[string]fieldEffect{},
-		map[resource.Key]sniPolicies{}}}
+	return &selectionFields{PolicyEffects: e, kind: kind.ByName(pass.key.Kind).(kind.Policy), pass: pass, of: of,
+		reached: ports,
+		result:  &effectResult{map[resource.Key]map[string]fieldEffect{}, map[resource.Key]sniPolicies{}}}
 }
 
 // merge merges parts, each list of parts once.
@@ -90,57 +94,6 @@ func (s *selectionFields) merge(parts []policy.Part) policy.Merged {
 		s.pass.merged[string(key)] = m
 	}
 	return m
-}
-
-// sent adds the fields about the traffic to each port that a proxy reaches, and to each port by a route that items are
-// about. Ports of a protocol with the same items have the same fields.
-func (s *selectionFields) sent() {
-	var parts []policy.Part
-	for _, selected := range s.of.Policies {
-		for _, part := range s.parts(selected.Key) {
-			if part.To != nil {
-				parts = append(parts, part)
-			}
-		}
-	}
-	policy.Sort(parts)
-	targets := make([]*partTargets, len(parts))
-	byRoute := false
-	for i := range parts {
-		targets[i] = s.targets(s.pass, &parts[i])
-		byRoute = byRoute || parts[i].To.Kind == policy.ToMeshHTTPRoute
-	}
-	seen := map[string]bool{}
-	add := func(port int, protocol kind.Protocol, route *targetedRoute) {
-		key, about := []byte(protocol), []policy.Part(nil)
-		for i := range parts {
-			to := parts[i].To
-			if targets[i].ports[port] ||
-				route != nil && to.Kind == policy.ToMeshHTTPRoute && kind.Subset(to.Labels, route.labels) {
-				key = binary.AppendUvarint(key, uint64(i))
-				about = append(about, parts[i])
-			}
-		}
-		if len(about) > 0 && !seen[string(key)] {
-			seen[string(key)] = true
-			s.sentAs(about, protocol)
-		}
-	}
-	if len(parts) == 0 {
-		return
-	}
-	for port, by := range s.reached {
-		for _, protocol := range by.protocols(s.pass.mesh.protocols[port]) {
-			add(port, protocol, nil)
-		}
-	}
-	for i := range s.pass.mesh.routes {
-		for _, of := range s.pass.mesh.routes[i].ports {
-			if port := s.pass.mesh.places[of]; byRoute && s.reached[port]&byProtocol != 0 {
-				add(port, s.pass.mesh.protocols[port], &s.pass.mesh.routes[i])
-			}
-		}
-	}
 }
 
 // sentAs adds the fields of the items about some traffic of a protocol.

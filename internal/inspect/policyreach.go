@@ -12,8 +12,15 @@ import (
 
 // effectReach are the ports of a mesh that each of its Dataplanes reaches. Dataplanes with the same ports share a set.
 type effectReach struct {
-	of   []int    // the place of a Dataplane's set
-	sets [][]bool // by the places of the ports
+	of   []int // the place of a Dataplane's set
+	sets []reachSet
+}
+
+// reachSet are the ports that some Dataplanes reach, by their places.
+type reachSet struct {
+	key    reachKey
+	dialed []int  // by their applications
+	ports  []bool // dialed, or the backends of routes
 }
 
 // reachKey identifies what Dataplanes reach.
@@ -39,6 +46,16 @@ func (e *PolicyEffects) reach(mesh string, m *effectMesh) effectReach {
 	return reach
 }
 
+// ofProxies returns the places of the sets of some Dataplanes.
+func (r *effectReach) ofProxies(dataplanes []int) []int {
+	var sets []int
+	for _, n := range dataplanes {
+		sets = append(sets, r.of[n])
+	}
+	slices.Sort(sets)
+	return slices.Compact(sets)
+}
+
 // routesOf returns the policies that route the traffic of each Dataplane of a mesh, by its place; nil without any.
 func (e *PolicyEffects) routesOf(mesh string, m *effectMesh) map[int][]resource.Key {
 	routes := map[int][]resource.Key{}
@@ -59,15 +76,18 @@ func (e *PolicyEffects) routesOf(mesh string, m *effectMesh) map[int][]resource.
 }
 
 // reachedBy returns which ports of a mesh proxies reach.
-func (e *PolicyEffects) reachedBy(mesh string, m *effectMesh, key reachKey) []bool {
-	set := make([]bool, len(m.ports))
+func (e *PolicyEffects) reachedBy(mesh string, m *effectMesh, key reachKey) reachSet {
+	set := reachSet{key: key, ports: make([]bool, len(m.ports))}
 	add := func(port service.DestinationKey) {
 		if i, ok := m.places[port]; ok {
-			set[i] = true
+			set.ports[i] = true
 		}
 	}
 	for _, port := range e.State.Proxies.Reached.Get(e.r, proxy.ReachKey{Mesh: mesh, Services: key.services}) {
 		add(port)
+		if i, ok := m.places[port]; ok {
+			set.dialed = append(set.dialed, i)
+		}
 		if route := e.State.Proxies.RouteOf(e.r, key.routes, port).Get(); route != nil {
 			for _, backend := range route.Backends() {
 				add(backend.WithLocality(""))
@@ -153,18 +173,16 @@ func (e *PolicyEffects) reachedIn(p *effectPass, i int) []reached {
 	if p.reached[i] != nil {
 		return p.reached[i]
 	}
-	ports, seen := make([]reached, len(p.mesh.ports)), map[int]bool{}
+	ports := make([]reached, len(p.mesh.ports))
 	var ingress, egress bool
 	for _, n := range p.selections[i].Proxies {
 		networking := &p.mesh.dataplanes[n].Spec.Networking
 		ingress, egress = ingress || networking.ZoneIngress != nil, egress || networking.ZoneEgress != nil
-		of := p.mesh.reach.of[n]
-		if seen[of] {
-			continue
-		}
-		seen[of] = true
-		for port, has := range p.mesh.reach.sets[of] {
-			if has {
+	}
+	for _, of := range p.mesh.reach.ofProxies(p.selections[i].Proxies) {
+		set := &p.mesh.reach.sets[of]
+		for port, has := range set.ports {
+			if has && (!proxy.IsRouteKind(p.key.Kind) || slices.Contains(set.dialed, port)) {
 				ports[port] |= byProtocol
 			}
 		}

@@ -1,8 +1,6 @@
 package proxy
 
 import (
-	"slices"
-
 	"weft/internal/policy"
 	"weft/internal/service"
 	"weft/internal/table"
@@ -31,7 +29,7 @@ func (s *Stage) merged(r *table.Reader, key EffectiveKey, routes []map[string]st
 	d.Routes = routes
 	parts := map[string][]policy.Part{}
 	for _, of := range key.Policies.Keys() {
-		if !slices.Contains(routeKinds, of.Kind) {
+		if !IsRouteKind(of.Kind) {
 			about := policy.Outbound(s.state.PolicyRows[of.Kind].Parts(r, of.Mesh, of.Name), &d)
 			parts[of.Kind] = append(parts[of.Kind], about...)
 		}
@@ -101,7 +99,7 @@ func (s *Stage) ConcernedBy(r *table.Reader, set PolicySet, of ReachPart) map[se
 func (s *Stage) effective(r *table.Reader, key EffectiveKey) policy.Confs {
 	parts := map[string][]policy.Part{}
 	for _, of := range key.Policies.Keys() {
-		if !slices.Contains(routeKinds, of.Kind) {
+		if !IsRouteKind(of.Kind) {
 			parts[of.Kind] = append(parts[of.Kind], s.About.Get(r, AboutKey{of, key.Destination})...)
 		}
 	}

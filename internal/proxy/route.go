@@ -72,6 +72,9 @@ func (r *RoutingRule) Contributors() []resource.Key {
 // destination.
 var routeKinds = []string{kind.MeshHTTPRoutes.Name, kind.MeshTCPRoutes.Name}
 
+// IsRouteKind reports whether the policies of a kind route traffic.
+func IsRouteKind(of string) bool { return slices.Contains(routeKinds, of) }
+
 // routed returns the route of the traffic to a destination by value: the zero value where no policy routes it.
 func (s *Stage) routed(r *table.Reader, key EffectiveKey) service.RouteValue {
 	routing := s.RoutingOf(r, key)
@@ -494,11 +497,16 @@ func (b *routeBuilder) balance(rule *service.RouteRule) {
 // MergedOf returns the effective confs of the requests that a rule routes, with their origins, by kind: those of the
 // destination, and the items about the rule's MeshHTTPRoutes.
 func (s *Stage) MergedOf(r *table.Reader, key EffectiveKey, rule *RoutingRule) map[string]policy.Merged {
+	return s.merged(r, key, s.RouteLabels(r, rule))
+}
+
+// RouteLabels returns the labels of the MeshHTTPRoutes that a rule is from, by which to items select it.
+func (s *Stage) RouteLabels(r *table.Reader, rule *RoutingRule) []map[string]string {
 	var routes []map[string]string
 	for _, of := range rule.Contributors() {
 		if o, ok := s.state.Find(r, of); ok && of.Kind == kind.MeshHTTPRoutes.Name {
 			routes = append(routes, policy.RouteLabels(o.Envelope()))
 		}
 	}
-	return s.merged(r, key, routes)
+	return routes
 }
