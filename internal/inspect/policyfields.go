@@ -112,139 +112,190 @@ func (s *selectionFields) sentAs(about []policy.Part, protocol kind.Protocol) {
 		at := kind.Place{Direction: kind.Sent, Protocol: protocol, Route: toRoute[origin]}
 		s.result.add(origin, field, s.kind.NoEffectReason(m.Conf, field, &at))
 	}
+	s.rejected(about, m)
+}
+
+// rejected adds the fields of the parts that an effective conf is without.
+func (s *selectionFields) rejected(parts []policy.Part, m policy.Merged) {
+	for _, of := range m.Rejected {
+		i := slices.IndexFunc(parts, func(p policy.Part) bool { return p.Origin() == of.Origin })
+		s.addItem(parts[i], of.Reason)
+	}
 }
 
 // wholeProxies adds the fields about the proxies as a whole.
 func (s *selectionFields) wholeProxies() {
-	var parts []policy.Part
-	for _, selected := range s.of.Policies {
-		for _, part := range s.parts(selected.Key) {
-			if part.WholeProxy {
-				parts = append(parts, part)
-			}
-		}
-	}
+	parts := policy.WholeProxyParts(s.of.Policies, s.parts)
 	if len(parts) == 0 {
 		return
 	}
-	policy.Sort(parts)
 	m, at := s.merge(parts), kind.Place{Secured: true, Transparent: slices.ContainsFunc(s.of.Proxies, func(n int) bool {
 		return s.pass.mesh.dataplanes[n].Spec.Networking.TransparentProxying != nil
 	})}
 	for path, origin := range m.Origins.All() {
 		s.result.add(origin, path.Field(), s.kind.NoEffectReason(m.Conf, path.Field(), &at))
 	}
+	s.rejected(parts, m)
 }
 
-// received adds the fields about the callers of each section.
+// received adds the fields about the callers of each place where connections arrive.
 func (s *selectionFields) received() {
 	for _, at := range s.places() {
-		var parts []policy.Part
 		for _, selected := range s.of.Policies {
-			if !selected.AppliesTo(at.name) {
-				continue
-			}
 			for _, part := range s.parts(selected.Key) {
-				if part.To == nil && selected.Inbound {
-					parts = append(parts, part)
-				} else if part.To == nil && !part.WholeProxy {
+				switch {
+				case part.To != nil || part.WholeProxy || !selected.AppliesTo(at.section):
+				case !selected.Inbound:
 					s.result.add(part.Origin(), "rules", s.kind.NoEffectReason(nil, "",
 						&kind.Place{Direction: kind.Received, Role: at.role, Secured: s.isSecured(at)}))
+				case part.Match.SNI != "":
+					if reason := s.unknownSNI(part.Match.SNI, at); reason != "" {
+						s.addItem(part, reason)
+					}
 				}
 			}
 		}
-		policy.Sort(parts)
-		for _, matched := range policy.Inbound(parts) {
+		rules := policy.RulesAt(s.of.Policies, s.parts, at.section, strings.Split(at.snis, ","))
+		for _, matched := range policy.Inbound(rules) {
 			m := s.merge(matched.Parts)
 			for path, origin := range m.Origins.All() {
 				s.result.add(origin, path.Field(), s.unreceived(m.Conf, path.String(), matched.Match, at))
 			}
+			s.rejected(matched.Parts, m)
 		}
 	}
 }
 
-// sectionKey identifies sections that receive traffic alike.
-type sectionKey struct {
-	name     string
+// placeKey identifies places that receive connections alike: listeners of inbounds, listeners of zone ingresses, and
+// filter chains of zone egresses. It is that of [proxy.PlaceKey] for all proxies of a selection.
+type placeKey struct {
+	section  string // several, joined with "+", where they share a listener
 	role     kind.Role
-	protocol kind.Protocol // of an inbound
+	protocol kind.Protocol
+	snis     string // of a filter chain, those that a rule has; joined with ","
+	unserved bool   // a zone egress without a MeshExternalService
 }
 
-// sectionPlace is the sections of several proxies that receive traffic alike.
-type sectionPlace struct {
-	sectionKey
+// receivingPlace is a place of several proxies.
+type receivingPlace struct {
+	placeKey
 	proxies []int
 	none    bool  // the proxies have no section
 	secured *bool // whether one of the proxies has an identity; nil: not known yet
 }
 
-// places returns the sections of the proxies, by name. Without rules there are none.
-func (s *selectionFields) places() []*sectionPlace {
+// places returns the places of the proxies, by section. Without rules there are none.
+func (s *selectionFields) places() []*receivingPlace {
 	if !slices.ContainsFunc(s.of.Policies, func(of policy.Selected) bool { return s.hasRules(of.Key) }) {
 		return nil
 	}
-	known := map[sectionKey]*sectionPlace{}
-	add := func(n int, key sectionKey) {
+	known, chains := map[placeKey]*receivingPlace{}, s.chains()
+	add := func(n int, key placeKey) {
 		if known[key] == nil {
-			known[key] = &sectionPlace{sectionKey: key}
+			known[key] = &receivingPlace{placeKey: key}
 		}
 		known[key].proxies = append(known[key].proxies, n)
 	}
 	for _, n := range s.of.Proxies {
 		networking := &s.pass.mesh.dataplanes[n].Spec.Networking
-		for _, in := range networking.Inbound {
-			if in = networking.Effective(in); in.State != kind.Ignored {
-				add(n, sectionKey{cmp.Or(in.Name, fmt.Sprint(in.Port)), kind.Sidecar, in.Protocol})
-			}
+		for _, key := range inboundPlaces(networking) {
+			add(n, key)
 		}
 		if z := networking.ZoneIngress; z != nil {
-			add(n, sectionKey{cmp.Or(z.Name, fmt.Sprint(z.Port)), kind.ZoneIngressRole, kind.TCP})
+			add(n, placeKey{section: cmp.Or(z.Name, fmt.Sprint(z.Port)), role: kind.ZoneIngressRole, protocol: kind.TCP})
 		}
 		if z := networking.ZoneEgress; z != nil {
-			add(n, sectionKey{name: cmp.Or(z.Name, fmt.Sprint(z.Port)), role: kind.ZoneEgressRole})
+			for _, chain := range chains {
+				chain.section = cmp.Or(z.Name, fmt.Sprint(z.Port))
+				add(n, chain)
+			}
 		}
 	}
 	if len(known) == 0 {
-		return []*sectionPlace{{proxies: s.of.Proxies, none: true}}
+		return []*receivingPlace{{proxies: s.of.Proxies, none: true}}
 	}
-	return slices.SortedFunc(maps.Values(known), func(a, b *sectionPlace) int {
-		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.role, b.role), cmp.Compare(a.protocol, b.protocol))
+	return slices.SortedFunc(maps.Values(known), func(a, b *receivingPlace) int {
+		return cmp.Or(cmp.Compare(a.section, b.section), cmp.Compare(a.role, b.role),
+			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.snis, b.snis))
 	})
+}
+
+// inboundPlaces returns the listeners of the inbounds of a Dataplane.
+func inboundPlaces(networking *kind.Networking) []placeKey {
+	var inbounds []kind.Inbound
+	sections := map[string][]string{}
+	for _, in := range networking.Inbound {
+		if in = networking.Effective(in); in.State != kind.Ignored {
+			inbounds = append(inbounds, in)
+			at := in.Listener()
+			sections[at] = append(sections[at], cmp.Or(in.Name, fmt.Sprint(in.Port)))
+		}
+	}
+	var keys []placeKey
+	for i := range inbounds {
+		at := inbounds[i].Listener()
+		if names := sections[at]; names != nil {
+			slices.Sort(names)
+			keys = append(keys, placeKey{section: strings.Join(slices.Compact(names), "+"),
+				protocol: inbounds[i].Protocol})
+			delete(sections, at)
+		}
+	}
+	return keys
+}
+
+// chains returns the filter chains of a zone egress that differ by protocol or by SNIs of rules, without a section.
+func (s *selectionFields) chains() []placeKey {
+	ruled := map[string]bool{}
+	for _, selected := range s.of.Policies {
+		for _, part := range s.parts(selected.Key) {
+			ruled[part.Match.SNI] = true
+		}
+	}
+	var chains []placeKey
+	for _, port := range s.pass.mesh.external {
+		snis := slices.DeleteFunc(slices.Clone(port.snis), func(sni string) bool { return !ruled[sni] })
+		key := placeKey{role: kind.ZoneEgressRole, protocol: port.protocol, snis: strings.Join(snis, ",")}
+		if !slices.Contains(chains, key) {
+			chains = append(chains, key)
+		}
+	}
+	if len(chains) == 0 {
+		return []placeKey{{role: kind.ZoneEgressRole, unserved: true}}
+	}
+	return chains
 }
 
 func (s *selectionFields) hasRules(of resource.Key) bool {
 	return slices.ContainsFunc(s.parts(of), func(p policy.Part) bool { return p.To == nil && !p.WholeProxy })
 }
 
-// unreceived returns why a field about callers has no effect at a section; empty: it has one.
-func (s *selectionFields) unreceived(conf any, path string, match policy.Match, at *sectionPlace) string {
-	if at.none {
+// unreceived returns why a field about callers has no effect at a place; empty: it has one.
+func (s *selectionFields) unreceived(conf any, path string, match policy.Match, at *receivingPlace) string {
+	switch {
+	case at.none:
 		return "the selected Dataplanes have no inbound and no section of a zone proxy"
+	case at.unserved:
+		return "there is no MeshExternalService"
 	}
 	byID := match.ID != kind.IDPattern{}
-	here := kind.Place{Direction: kind.Received, Role: at.role, Protocol: at.protocol, ByID: byID,
-		BySNI: match.SNI != "", Secured: !byID || s.isSecured(at)}
-	if at.role != kind.ZoneEgressRole {
-		return s.kind.NoEffectReason(conf, path, &here)
-	}
-	reason := "there is no MeshExternalService"
-	if match.SNI != "" {
-		reason += " with the SNI " + match.SNI
-	}
-	for _, port := range s.pass.mesh.external { // that the zone egress serves
-		if match.SNI != "" && !slices.Contains(port.snis, match.SNI) {
-			continue
-		}
-		here.Protocol = port.protocol
-		if reason = s.kind.NoEffectReason(conf, path, &here); reason == "" {
-			break
-		}
-	}
-	return reason
+	return s.kind.NoEffectReason(conf, path, &kind.Place{Direction: kind.Received, Role: at.role, Protocol: at.protocol,
+		ByID: byID, Secured: !byID || s.isSecured(at)})
 }
 
-// isSecured reports whether one of the proxies of a section has an identity.
-func (s *selectionFields) isSecured(at *sectionPlace) bool {
+// unknownSNI returns why a rule about an SNI is about no connection of the role of a place; empty: it may be about one.
+func (s *selectionFields) unknownSNI(sni string, at *receivingPlace) string {
+	if at.role != kind.ZoneEgressRole {
+		return s.kind.NoEffectReason(nil, "", &kind.Place{Direction: kind.Received, Role: at.role, BySNI: true})
+	}
+	if slices.ContainsFunc(s.pass.mesh.external, func(p externalPort) bool { return slices.Contains(p.snis, sni) }) {
+		return ""
+	}
+	return "there is no MeshExternalService with the SNI " + sni
+}
+
+// isSecured reports whether one of the proxies of a place has an identity.
+func (s *selectionFields) isSecured(at *receivingPlace) bool {
 	if at.secured == nil {
 		secured := slices.ContainsFunc(at.proxies, func(n int) bool {
 			dp := s.pass.mesh.dataplanes[n]

@@ -282,6 +282,31 @@ func PartsOfPlace(parts []Part, snis []string) []Part {
 	return at
 }
 
+// RulesAt returns the rules of the policies that a proxy has about the callers of one place; see [PartsOfPlace]. The
+// section may be several, joined with "+", where they share a listener. partsOf returns the parts of a policy.
+func RulesAt(selected []Selected, partsOf func(resource.Key) []Part, section string, snis []string) []Part {
+	var parts []Part
+	for i := range selected {
+		if of := &selected[i]; of.Inbound && of.AppliesTo(section) {
+			parts = append(parts, partsOf(of.Key)...)
+		}
+	}
+	parts = slices.DeleteFunc(parts, func(p Part) bool { return p.To != nil })
+	Sort(parts)
+	return PartsOfPlace(parts, snis)
+}
+
+// WholeProxyParts returns the confs of the policies that a proxy has about the proxy as a whole, in ascending order.
+func WholeProxyParts(selected []Selected, partsOf func(resource.Key) []Part) []Part {
+	var parts []Part
+	for i := range selected {
+		parts = append(parts, partsOf(selected[i].Key)...)
+	}
+	parts = slices.DeleteFunc(parts, func(p Part) bool { return !p.WholeProxy })
+	Sort(parts)
+	return parts
+}
+
 // Inbound returns the matches of the rules among sorted parts, the most specific first, each with all rules that cover
 // it, once. The first match of a caller decides. A rule with several matches is one part for each of them.
 func Inbound(parts []Part) []Matched {

@@ -1,13 +1,13 @@
 package proxy
 
 import (
-	"slices"
 	"strings"
 
 	"weft/internal/policy"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
+	"weft/resource"
 )
 
 // PlaceKey identifies a place where a proxy receives connections: a listener of inbounds, the listener of a zone
@@ -120,15 +120,13 @@ func (s *Stage) MergedAt(r *table.Reader, at PlaceKey) map[string][]MergedCaller
 
 // partsAt returns the rules of a kind about a place, in ascending order.
 func (s *Stage) partsAt(r *table.Reader, of string, at PlaceKey) []policy.Part {
-	var parts []policy.Part
-	for _, selected := range s.Selections.Get(r, SelectionKey{PoliciesKey{of, at.Mesh}, at.Proxy}) {
-		if selected.Inbound && selected.AppliesTo(at.Section) {
-			parts = append(parts, s.state.PolicyRows[of].Parts(r, at.Mesh, selected.Key.Name)...)
-		}
-	}
-	parts = slices.DeleteFunc(parts, func(p policy.Part) bool { return p.To != nil })
-	policy.Sort(parts)
-	return policy.PartsOfPlace(parts, strings.Split(at.SNIs, ","))
+	selected := s.Selections.Get(r, SelectionKey{PoliciesKey{of, at.Mesh}, at.Proxy})
+	return policy.RulesAt(selected, s.partsIn(r), at.Section, strings.Split(at.SNIs, ","))
+}
+
+// partsIn returns how to get the parts of a policy.
+func (s *Stage) partsIn(r *table.Reader) func(resource.Key) []policy.Part {
+	return func(of resource.Key) []policy.Part { return s.state.PolicyRows[of.Kind].Parts(r, of.Mesh, of.Name) }
 }
 
 // received returns the effective confs of the traffic at a place, by value: a changed origin leaves them equal.

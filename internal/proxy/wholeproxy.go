@@ -52,18 +52,9 @@ func (s *Stage) MergedWhole(r *table.Reader, key WholeKey) map[string]policy.Mer
 		if key.Proxy.Type != kind.DataplaneProxy && !AppliedByZoneProxies(of) {
 			continue
 		}
-		rows := s.state.PolicyRows[of]
-		var parts []policy.Part
-		for _, selected := range s.Selections.Get(r, SelectionKey{PoliciesKey{of, key.Mesh}, key.Proxy}) {
-			for _, part := range rows.Parts(r, key.Mesh, selected.Key.Name) {
-				if part.WholeProxy {
-					parts = append(parts, part)
-				}
-			}
-		}
-		if len(parts) > 0 {
-			policy.Sort(parts)
-			merged[of] = rows.Plan.Merge(parts)
+		selected := s.Selections.Get(r, SelectionKey{PoliciesKey{of, key.Mesh}, key.Proxy})
+		if parts := policy.WholeProxyParts(selected, s.partsIn(r)); len(parts) > 0 {
+			merged[of] = s.state.PolicyRows[of].Plan.Merge(parts)
 		}
 	}
 	return merged
