@@ -85,6 +85,8 @@ var walls = []wall{
 		"the tables have the objects as they are, and decide nothing about them"},
 	{"internal/store", []string{"resource", "internal/store"},
 		"a store keeps bytes under keys and does not depend on their meaning"},
+	{"internal/store/sql/postgrestest", []string{"internal/store/sql", "internal/process"},
+		"a server of tests keeps no resource"},
 	{"internal/store/kube", []string{"resource", "internal/store", "internal/kube/api"},
 		"the kinds are described to the store, so a new one does not change it"},
 	{"internal/sni", []string{"kind", "resource"},
@@ -196,7 +198,7 @@ var dependencies = []dependency{
 	{
 		[]string{"github.com/envoyproxy/"},
 		[]string{"internal/envoy", "internal/envoysim", "internal/xds", "internal/agent", "test/load",
-			"internal/dpserver"},
+			"test/mesh", "internal/dpserver"},
 		"only the packages that generate, send, read or authenticate configuration depend on Envoy's API; the others " +
 			"describe the mesh",
 	},

@@ -2,9 +2,9 @@ package e2e
 
 import (
 	"flag"
-	"fmt"
-	"os/exec"
-	"syscall"
+	"os"
+
+	"weft/internal/process"
 )
 
 // busy is how `make drills BUSY=1` runs the drills on a machine that other processes keep busy.
@@ -16,20 +16,19 @@ const busyPerCore = 6
 
 // startBusy starts processes that spin, until they are ended.
 func startBusy(n int) (end func(), err error) {
-	var started []*exec.Cmd
+	var all []*process.Process
 	end = func() {
-		for _, process := range started {
-			process.Process.Kill()
-			process.Wait()
+		for _, p := range all {
+			p.Kill()
 		}
 	}
 	for range n {
-		process := exec.Command("/bin/sh", "-c", "while :; do :; done")
-		process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-		if err := onLastingThread(process.Start); err != nil {
-			return end, fmt.Errorf("a busy process: %w", err)
+		p := process.New("", "a busy loop", "/bin/sh", "-c", "while :; do :; done")
+		p.Log = os.DevNull
+		if err := p.Start(); err != nil {
+			return end, err
 		}
-		started = append(started, process)
+		all = append(all, p)
 	}
 	return end, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/testwait"
 	"weft/internal/traffic"
+	"weft/test/mesh"
 )
 
 // webOutbounds are the ports at which the client in the other zone reaches web's ports.
@@ -222,7 +223,7 @@ func (w *world) say(address, bytes string) (string, error) {
 
 // strangers starts zones that global rejects, and checks the reason in their logs.
 func (f *federation) strangers(t *testing.T) {
-	otherToken, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
+	otherToken, err := mesh.ZoneToken(t.Context(), f.global.plane.Admin, "east")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,16 +238,16 @@ func (f *federation) strangers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := f.place(fmt.Sprintf("stranger-%d", f.zones),
-				f.joining("north", f.global.file("north.token", strings.TrimSpace(c.token)))...)
+				f.global.plane.ZoneBy("north", f.global.file("north.token", strings.TrimSpace(c.token)))...)
 			w.t = t
 			w.startPlane() // it serves its own zone nevertheless
 			w.eventually("the zone says why it is not let in", func() error {
-				return w.plane.said("not connected", c.want)
+				return wrote(w.plane.Process, "not connected", c.want)
 			})
 			if err := f.global.zoneOnline("north"); err == nil {
 				t.Error("global lets it in")
 			}
-			w.plane.kill()
+			w.plane.Kill()
 		})
 	}
 }
@@ -266,7 +267,7 @@ func TestDrillZones(t *testing.T) {
 	first := east.processOf("ingress-1")
 	d := west.drill("one of two ingresses is killed", west.get(url))
 	d.more(100)
-	first.kill()
+	first.Kill()
 	d.more(100)
 	d.end()
 
@@ -322,7 +323,7 @@ func (f *federation) rollout(east, west *world) {
 	d.more(50)
 	old := east.processOf("web-1")
 	east.proxy("default", "web-2", webServer("web-2", 5))
-	old.Process.Signal(syscall.SIGTERM)
+	old.Signal(syscall.SIGTERM)
 	west.eventually("the new instance answers alone", func() error { return west.respondedBy(url, "web-2") })
 	d.more(100)
 	d.end()

@@ -51,7 +51,7 @@ func TestDrillZonesAreCutOffForLong(t *testing.T) {
 	f.cut("global")
 	f.global.apply(denying("spiffe://default.west.mesh.local/workload/late"))
 	for _, zone := range []*world{east, west} {
-		zone.plane.kill()
+		zone.plane.Kill()
 		zone.startPlane()
 	}
 	west.proxy("default", "late", webClient("late", 5, "east", 80))

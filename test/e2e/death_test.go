@@ -10,12 +10,13 @@ import (
 	"syscall"
 	"testing"
 
+	"weft/internal/process"
 	"weft/internal/traffic"
 )
 
 // pair starts a mesh of two instances of web and a client. It returns the first instance's agent and the client's URL
 // of web.
-func (w *world) pair() (first *process, url string) {
+func (w *world) pair() (first *process.Process, url string) {
 	w.t.Helper()
 	w.apply(secured)
 	agents := w.proxies("default", server("web-1", "web", "http", 2, 20080), server("web-2", "web", "http", 4, 20080),
@@ -71,14 +72,14 @@ func TestDrillAKilledEnvoyIsStartedAgain(t *testing.T) {
 }
 
 // envoyOf returns the Envoy process of an agent, or 0 without one.
-func (w *world) envoyOf(agent *process) int {
+func (w *world) envoyOf(agent *process.Process) int {
 	w.t.Helper()
-	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", agent.Process.Pid))
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", agent.PID()))
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	for _, thread := range threads {
-		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", agent.Process.Pid, thread.Name()))
+		children, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", agent.PID(), thread.Name()))
 		for child := range strings.FieldsSeq(string(children)) {
 			pid, _ := strconv.Atoi(child)
 			return pid

@@ -1,16 +1,16 @@
 package e2e
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 
+	"weft/internal/process"
 	"weft/internal/testwait"
 )
 
@@ -77,22 +77,22 @@ func runPage(t *testing.T, name, folder string, changes [][2]string) (string, er
 		}
 		text = strings.ReplaceAll(text, change[0], change[1])
 	}
-	cmd := exec.CommandContext(testwait.Context(t), "bash", "-c", text)
-	cmd.Env = append(os.Environ(),
+	shell := process.New(dir, name, "bash", "-c", text)
+	shell.Env = append(os.Environ(),
 		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[0]), fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
 		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[4]), fmt.Sprintf("KUMA_API_SERVER_HTTPS_PORT=%d", ports[5]),
 		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[4]), "WEFT_ENVOY="+envoy,
 		"PATH="+binaries+":"+os.Getenv("PATH"),
 		"WEFT_CONFIG="+filepath.Join(dir, "home", "config"))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := onLastingThread(cmd.Start); err != nil {
+	if err := shell.Start(); err != nil {
 		t.Fatal(err)
 	}
-	err = cmd.Wait()
-	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // remaining processes
+	testwait.Receive(t, "the commands end", shell.Exit())
+	syscall.Kill(-shell.PID(), syscall.SIGKILL) // remaining processes
+	out, err := os.ReadFile(shell.Log)
+	if state := shell.State(); err == nil && !state.Success() {
+		err = errors.New(state.String())
+	}
 	if t.Failed() || err != nil {
 		logs, _ := filepath.Glob(filepath.Join(dir, "*.log"))
 		for _, log := range logs {
@@ -100,5 +100,5 @@ func runPage(t *testing.T, name, folder string, changes [][2]string) (string, er
 			t.Logf("%s:\n%s", filepath.Base(log), said)
 		}
 	}
-	return out.String(), err
+	return string(out), err
 }

@@ -292,7 +292,7 @@ func TestDrillEgresses(t *testing.T) {
 
 	d := w.drill("one of two egresses is killed", traffic.Get(w.out(8, 10001)))
 	d.more(50)
-	first.kill()
+	first.Kill()
 	d.more(100)
 	d.end()
 

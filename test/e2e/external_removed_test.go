@@ -52,8 +52,8 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 
 	d := w.drill("an external service is removed, and a client does not know yet", traffic.Get(url))
 	d.more(20)
-	client.Process.Signal(syscall.SIGSTOP)
-	t.Cleanup(func() { client.Process.Signal(syscall.SIGCONT) })
+	client.Signal(syscall.SIGSTOP)
+	t.Cleanup(func() { client.Signal(syscall.SIGCONT) })
 	if out, err := w.weft("delete", "meshexternalservice", "plain"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -67,7 +67,7 @@ func TestARemovedExternalServiceDrains(t *testing.T) {
 
 	before := outside.served.Load()
 	late := beside.Start(w.get(url))
-	client.Process.Signal(syscall.SIGCONT)
+	client.Signal(syscall.SIGCONT)
 	w.eventually("the client has no outbound any more", func() error { return w.closed(w.address(8) + ":10001") })
 	tally := late.Stop()
 	responses := int64(0)

@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"testing"
+
+	"weft/internal/process"
 )
 
 // everywhere is web of all zones as one service.
@@ -18,8 +20,8 @@ spec: {selector: {meshService: {matchLabels: {kuma.io/display-name: web}}}, port
 type webOfZones struct {
 	*federation
 	east, north, west *world
-	local             *process // the agent of the instance in west
-	url               string   // of web, for the client
+	local             *process.Process // the agent of the instance in west
+	url               string           // of web, for the client
 }
 
 func newWebOfZones(t *testing.T) *webOfZones {
@@ -56,7 +58,7 @@ func TestDrillAServiceOfManyZones(t *testing.T) {
 	west := m.west
 	d := west.drill("the last instance of a zone is killed, and comes back", west.get(m.url))
 	d.more(50)
-	m.local.kill()
+	m.local.Kill()
 	m.servedBy("other zones serve the client", "web-east", "web-north")
 	d.more(50)
 	m.local = west.proxy("default", "web-west", localWeb)
@@ -64,7 +66,7 @@ func TestDrillAServiceOfManyZones(t *testing.T) {
 	d.more(50)
 	d.end()
 
-	m.local.kill()
+	m.local.Kill()
 	m.servedBy("other zones serve the client", "web-east", "web-north")
 	d = west.drill("all of a zone is killed", west.get(m.url))
 	d.more(50)

@@ -97,7 +97,7 @@ func TestMachinesWithIPv6AloneReachEveryService(t *testing.T) {
 	router := newRouter(t)
 	w.machine = onIPv6(router, "plane", "1")
 	w.startPlane()
-	w.cpAddress = fmt.Sprintf("https://[fd00:1::2]:%d", w.dpPort)
+	w.cpAddress = fmt.Sprintf("https://[fd00:1::2]:%d", w.plane.Ports.DataPlane)
 	w.apply(secured)
 	w.apply(webService + `---
 type: MeshMultiZoneService
@@ -162,21 +162,20 @@ func TestZonesWithIPv6AloneReachEachOther(t *testing.T) {
 	place := func(name, net string, settings ...string) *world {
 		w := newInstance(t, 0, settings...)
 		w.machine = onIPv6(router, name, net)
-		w.cpAddress = fmt.Sprintf("https://[fd00:%s::2]:%d", net, w.dpPort)
+		w.cpAddress = fmt.Sprintf("https://[fd00:%s::2]:%d", net, w.plane.Ports.DataPlane)
 		w.startPlane()
 		return w
 	}
 	f := &federation{t: t, router: router}
 	f.global = place("global", "1", "KUMA_MODE=global")
+	f.global.plane.ZoneSync = fmt.Sprintf("[fd00:1::2]:%d", f.global.plane.Ports.ZoneSync)
 	var zones []*world
 	for i, zone := range []string{"east", "west"} {
-		token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
+		settings, err := f.global.plane.Zone(t.Context(), zone)
 		if err != nil {
 			t.Fatal(err)
 		}
-		settings := f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token)))
-		zones = append(zones, place(zone, fmt.Sprint(2+i),
-			append(settings, "KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://[fd00:1::2]:5685")...))
+		zones = append(zones, place(zone, fmt.Sprint(2+i), settings...))
 	}
 	east, west := zones[0], zones[1]
 	f.obtain(zones, crossZoneRules)

@@ -14,7 +14,7 @@ import (
 // empty gives back what was taken.
 func (w *world) fullDisk() (fill, empty func()) {
 	w.t.Helper()
-	disk := filepath.Join(w.dir, "data")
+	disk := w.plane.Data
 	if err := os.Mkdir(disk, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
@@ -59,14 +59,14 @@ func TestAControlPlaneOnAFullDisk(t *testing.T) {
 	const problem = "store-takes-no-writes"
 	restart := func(when string) {
 		t.Helper()
-		client.kill()
+		client.Kill()
 		client = w.proxy("default", "client", caller("client", 3, "tags: {kuma.io/service: web}"))
 		w.eventually("a request passes "+when, func() error { return get(url) })
 		w.eventually("weft check and /ready say so "+when, func() error {
 			if out, _ := w.weft("check"); !strings.Contains(out, problem) { // findings are an error
 				return errors.New(out)
 			}
-			ready, err := fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", w.diagnosticsPort))
+			ready, err := fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", w.plane.Ports.Diagnostics))
 			if err == nil && !strings.Contains(ready, "the store takes no writes since") {
 				err = errors.New(ready)
 			}
@@ -75,7 +75,7 @@ func TestAControlPlaneOnAFullDisk(t *testing.T) {
 	}
 	fill()
 	restart("once the disk is full")
-	w.stops(w.plane)
+	w.stops(w.plane.Process)
 	fill()
 	w.startPlane()
 	restart("after a start on the full disk")
@@ -85,7 +85,7 @@ func TestAControlPlaneOnAFullDisk(t *testing.T) {
 		if out, _ := w.weft("check"); strings.Contains(out, problem) {
 			return errors.New(out)
 		}
-		_, err := os.Stat(filepath.Join(w.dir, "data", "certificates.recorded"))
+		_, err := os.Stat(filepath.Join(w.plane.Data, "certificates.recorded"))
 		return err
 	})
 	w.eventually("the control plane writes", func() error {

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,8 +25,10 @@ import (
 	"syscall"
 	"testing"
 
+	"weft/internal/process"
 	"weft/internal/testnet"
 	"weft/internal/testwait"
+	"weft/test/mesh"
 )
 
 var (
@@ -136,20 +140,17 @@ func findEnvoy() (string, error) {
 
 // world is one control plane with its proxies. The end of the test stops them.
 type world struct {
-	t               *testing.T
-	dir             string
-	machine         *machine // that runs it; nil: the machine of the tests
-	network         string   // the first three bytes of its addresses
-	zone            string   // its name, where it has joined global
-	plane           *process
-	apiPort         int
-	dpPort          int
-	diagnosticsPort int
-	cpAddress       string // for agents
-	processes       []*process
-	env             []string
-	agentFlags      []string // further ones
-	tokenFlags      []string // of dataplane tokens, beside the Dataplane's file
+	t          *testing.T
+	dir        string
+	machine    *machine // that runs it; nil: the machine of the tests
+	network    string   // the first three bytes of its addresses
+	zone       string   // its name, where it has joined global
+	plane      *mesh.Plane
+	cpAddress  string // for agents
+	processes  []*process.Process
+	env        []string
+	agentFlags []string // further ones
+	tokenFlags []string // of dataplane tokens, beside the Dataplane's file
 }
 
 // newWorld starts a control plane.
@@ -166,19 +167,16 @@ func newInstance(t *testing.T, subnet int, settings ...string) *world {
 		t.Fatal(err)
 	}
 	w := &world{t: t, dir: t.TempDir(), network: fmt.Sprintf("127.30.%d", subnet)}
-	ports := freePorts(t, 3)
-	w.apiPort, w.dpPort, w.diagnosticsPort = ports[0], ports[1], ports[2]
-	w.cpAddress = fmt.Sprintf("https://127.0.0.1:%d", w.dpPort)
-	w.env = append(os.Environ(),
-		fmt.Sprintf("KUMA_API_SERVER_HTTP_PORT=%d", ports[0]),
-		"KUMA_API_SERVER_HTTPS_PORT=0",
-		fmt.Sprintf("KUMA_DP_SERVER_PORT=%d", ports[1]),
-		fmt.Sprintf("KUMA_DIAGNOSTICS_SERVER_PORT=%d", ports[2]), "KUMA_INTER_CP_SERVER_PORT=0",
-		"KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8", // with all servers of a test
-		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", ports[0]),
-		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config"), // with the links to administrators' sockets
-	)
-	w.env = append(w.env, settings...)
+	allowed := "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS=127.0.0.0/8" // with all servers of a test
+	var err error
+	if w.plane, err = mesh.NewPlane(filepath.Join(binaries, "weft"), w.dir, "control-plane",
+		append([]string{allowed}, settings...)...); err != nil {
+		t.Fatal(err)
+	}
+	w.cpAddress = "https://" + w.plane.DataPlane
+	w.env = append(w.plane.Env,
+		fmt.Sprintf("WEFT_API=http://127.0.0.1:%d", w.plane.Ports.API),
+		"WEFT_CONFIG="+filepath.Join(w.dir, "home", "config")) // with the links to administrators' sockets
 	return w
 }
 
@@ -192,105 +190,70 @@ func freePorts(t *testing.T, n int) []int {
 	return ports
 }
 
+// startPlane starts the control plane, again once it has ended, and returns when it is ready.
 func (w *world) startPlane() {
 	w.t.Helper()
-	w.plane = w.start("control-plane", "weft", "cp", "run", "--data-dir", filepath.Join(w.dir, "data"))
-	w.eventually("the control plane answers", func() error {
-		_, err := w.weft("get", "meshes")
-		return err
-	})
+	w.prepare(w.machine, w.plane.Process)
+	if err := w.plane.Run(testwait.Timeout); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // address returns an address of this world's subnet.
 func (w *world) address(host int) string { return fmt.Sprintf("%s.%d", w.network, host) }
 
-// process is a program of the test.
-type process struct {
-	*exec.Cmd
-	name   string
-	log    string
-	exited chan struct{}
-}
-
-func (w *world) start(name, program string, args ...string) *process {
+func (w *world) start(name, program string, args ...string) *process.Process {
 	w.t.Helper()
 	return w.startOn(w.machine, name, program, args...)
 }
 
 // startOn starts a program on a machine, as a member of the proxy's group, or on the machine of the tests for nil.
-func (w *world) startOn(m *machine, name, program string, args ...string) *process {
+func (w *world) startOn(m *machine, name, program string, args ...string) *process.Process {
 	w.t.Helper()
 	if !filepath.IsAbs(program) {
 		program = filepath.Join(binaries, program)
 	}
-	p := &process{Cmd: exec.Command(program, args...), name: name, log: filepath.Join(w.dir, name+".log"),
-		exited: make(chan struct{})}
-	out, err := os.OpenFile(p.log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
-	if err != nil {
+	p := process.New(w.dir, name, append([]string{program}, args...)...)
+	w.prepare(m, p)
+	if err := p.Start(); err != nil {
 		w.t.Fatal(err)
 	}
-	defer out.Close()
-	p.Stdout, p.Stderr, p.Env, p.Dir = out, out, w.env, w.dir
-	p.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	start := func() error { return onLastingThread(p.Start) }
-	if m != nil {
-		p.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
-		start = func() error { return m.do(p.Start) }
-	}
-	if err := start(); err != nil {
-		w.t.Fatal(err)
-	}
-	w.processes = append(w.processes, p)
-	go func() {
-		p.Wait()
-		close(p.exited)
-	}()
-	w.t.Cleanup(func() {
-		p.kill()
-		if w.t.Failed() {
-			text, _ := os.ReadFile(p.log)
-			w.t.Logf("%s said:\n%s", name, text)
-		}
-	})
 	return p
 }
 
-// lasting runs functions on a thread that lives as long as the tests. A program with a parent-death signal dies with
-// the thread that started it, and other threads may belong to a machine, which ends them.
-var lasting = sync.OnceValue(func() chan<- func() {
-	calls := make(chan func())
-	go func() {
-		runtime.LockOSThread()
-		for call := range calls {
-			call()
+// prepare has a program run on a machine until the end of the test.
+func (w *world) prepare(m *machine, p *process.Process) {
+	p.Env, p.Dir = w.env, w.dir
+	if m != nil {
+		p.Launch = func(command *exec.Cmd) error {
+			command.SysProcAttr.Credential = &syscall.Credential{Gid: proxyGroup}
+			return m.do(command.Start)
 		}
-	}()
-	return calls
-})
-
-func onLastingThread(start func() error) error {
-	err := make(chan error)
-	lasting() <- func() { err <- start() }
-	return <-err
-}
-
-// kill kills a program and its children, as a machine failure would.
-func (p *process) kill() {
-	syscall.Kill(-p.Process.Pid, syscall.SIGKILL)
-	<-p.exited
+	}
+	if slices.Contains(w.processes, p) { // it starts again
+		return
+	}
+	w.processes = append(w.processes, p)
+	w.t.Cleanup(func() {
+		p.Kill()
+		if w.t.Failed() {
+			text, _ := os.ReadFile(p.Log)
+			w.t.Logf("%s said:\n%s", p.Name, text)
+		}
+	})
 }
 
 // exits waits until a program has exited.
-func (w *world) exits(p *process) {
+func (w *world) exits(p *process.Process) {
 	w.t.Helper()
-	testwait.Receive(w.t, p.name+" exits", p.exited)
+	testwait.Receive(w.t, p.Name+" exits", p.Exit())
 }
 
 // stops stops a program by SIGTERM, and waits until it has exited.
-func (w *world) stops(p *process) {
+func (w *world) stops(p *process.Process) {
 	w.t.Helper()
-	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
-		w.t.Fatalf("SIGTERM to %s: %v", p.name, err)
+	if err := p.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatalf("SIGTERM to %s: %v", p.Name, err)
 	}
 	w.exits(p)
 }
@@ -352,13 +315,13 @@ func (w *world) generate(flags ...string) string {
 }
 
 // proxy starts weft-dp for a Dataplane and waits until it is ready.
-func (w *world) proxy(mesh, name, dataplane string) *process {
+func (w *world) proxy(mesh, name, dataplane string) *process.Process {
 	w.t.Helper()
 	return w.proxyOn(w.machine, mesh, name, dataplane)
 }
 
 // proxyOn starts weft-dp on a machine that reaches the control plane, and waits until it is ready.
-func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
+func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process.Process {
 	w.t.Helper()
 	p, ready := w.begin(m, mesh, name, dataplane)
 	w.ready(m, p, ready)
@@ -366,7 +329,7 @@ func (w *world) proxyOn(m *machine, mesh, name, dataplane string) *process {
 }
 
 // proxies starts weft-dp for Dataplanes of a mesh side by side, and waits until all are ready.
-func (w *world) proxies(mesh string, dataplanes ...string) (agents []*process) {
+func (w *world) proxies(mesh string, dataplanes ...string) (agents []*process.Process) {
 	w.t.Helper()
 	var ports []int
 	for _, dataplane := range dataplanes {
@@ -383,7 +346,7 @@ func (w *world) proxies(mesh string, dataplanes ...string) (agents []*process) {
 var nameOf = regexp.MustCompile(`(?m)^name: (\S+)$`)
 
 // begin starts weft-dp on a machine with a token that vouches for its Dataplane, and returns its readiness port.
-func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, ready int) {
+func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process.Process, ready int) {
 	w.t.Helper()
 	file := w.file(name+".yaml", w.expand(dataplane))
 	return w.beginWith(m, name, dataplane,
@@ -391,32 +354,29 @@ func (w *world) begin(m *machine, mesh, name, dataplane string) (p *process, rea
 }
 
 // beginWith starts weft-dp on a machine with a token, and returns its readiness port.
-func (w *world) beginWith(m *machine, name, dataplane, token string) (p *process, ready int) {
+func (w *world) beginWith(m *machine, name, dataplane, token string) (p *process.Process, ready int) {
 	w.t.Helper()
 	ready = freePorts(w.t, 1)[0]
-	file := w.file(name+".yaml", w.expand(dataplane))
-	p = w.startOn(m, name, "weft-dp", append([]string{"run",
-		"--cp-address", w.cpAddress,
-		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", file,
-		"--dataplane-token-file", w.file(name+".token", token),
-		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
-	return p, ready
+	return w.startOn(m, name, "weft-dp", w.agent(name, dataplane, token, ready).Args(w.agentFlags...)...), ready
+}
+
+// agent returns the flags of weft-dp for a Dataplane and a token.
+func (w *world) agent(name, dataplane, token string, readiness int) mesh.AgentFlags {
+	w.t.Helper()
+	return mesh.AgentFlags{Address: w.cpAddress, CA: w.plane.CA(), Dataplane: w.file(name+".yaml", w.expand(dataplane)),
+		Token: w.file(name+".token", token), Envoy: envoy, Readiness: readiness}
 }
 
 // ready waits until an agent is ready, by a port of its machine.
-func (w *world) ready(m *machine, p *process, port int) {
+func (w *world) ready(m *machine, p *process.Process, port int) {
 	w.t.Helper()
-	w.eventually(p.name+" is ready", func() error {
-		select {
-		case <-p.exited:
-			text, _ := os.ReadFile(p.log)
-			w.t.Fatalf("%s ended: %s", p.name, text)
-		default:
-		}
-		_, err := m.fetch(fmt.Sprintf("http://127.0.0.1:%d/ready", port))
+	url := fmt.Sprintf("http://127.0.0.1:%d/ready", port)
+	if err := p.Await(testwait.Timeout, url, func(context.Context) error {
+		_, err := m.fetch(url)
 		return err
-	})
+	}); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // service starts an HTTP application that responds with its name.

@@ -39,7 +39,7 @@ spec: {selector: {dataplaneTags: {kuma.io/service: web}}, ports: [{port: 18080, 
 		if out, _ := w.weft("check"); strings.Contains(out, "config-rejected") {
 			t.Fatalf("after %d restarts a configuration is rejected: %s", restart, out)
 		}
-		sidecar.kill()
+		sidecar.Kill()
 		sidecar = w.proxyOn(server, "default", "server", dataplane)
 	}
 }

@@ -58,16 +58,16 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 	a := newAttack(t, "a caller from the control plane's machine, itself or through its proxies, is an administrator")
 	w := newWorld(t)
 	w.apply(withIdentity + "---" + allowing("spiffe://default.default.mesh.local/") + "---" + lettingOut("client") +
-		external("plain", "http", 80, fmt.Sprintf("{address: 127.0.0.1, port: %d}", w.apiPort), "") +
-		external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", w.diagnosticsPort), ""))
+		external("plain", "http", 80, fmt.Sprintf("{address: 127.0.0.1, port: %d}", w.plane.Ports.API), "") +
+		external("vault", "http", 81, fmt.Sprintf("{address: localhost, port: %d}", w.plane.Ports.Diagnostics), ""))
 	w.proxy("default", "egress-1", egress("egress-1", 20))
 	w.proxy("default", "client", externalCaller("client", 8))
 	inbound := strings.Replace(server("web-1", "web", "http", 2, 20080), "servicePort: 18080, serviceAddress: NET.2",
-		fmt.Sprintf("servicePort: %d, serviceAddress: 127.0.0.1", w.apiPort), 1)
+		fmt.Sprintf("servicePort: %d, serviceAddress: 127.0.0.1", w.plane.Ports.API), 1)
 	w.proxy("default", "web-1", inbound)
 	w.proxy("default", "caller", caller("caller", 9, "backendRef: {kind: MeshService, name: web, port: 20080}"))
 	ways := map[string]string{
-		"directly":           fmt.Sprintf("http://127.0.0.1:%d", w.apiPort),
+		"directly":           fmt.Sprintf("http://127.0.0.1:%d", w.plane.Ports.API),
 		"through an egress":  w.out(8, 10001),
 		"through an inbound": fmt.Sprintf("http://%s:10001", w.address(9)),
 	}
@@ -94,7 +94,8 @@ func TestHostileCallersFromTheControlPlanesMachine(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"metrics", "debug/process", "debug/pprof/heap"} {
-		for name, way := range map[string]string{"directly": fmt.Sprintf("http://127.0.0.1:%d/", w.diagnosticsPort),
+		direct := fmt.Sprintf("http://127.0.0.1:%d/", w.plane.Ports.Diagnostics)
+		for name, way := range map[string]string{"directly": direct,
 			"through an egress": w.out(8, 10002)} {
 			status, body := tryAPI("GET", strings.TrimSuffix(way, "/")+"/"+path, "localhost", nil)
 			if status != http.StatusUnauthorized {
@@ -170,7 +171,7 @@ func TestHostileExternalServicesOnTheEgressesMachine(t *testing.T) {
 	// While the setting allows it, a service of the machine itself gets into the store.
 	w.apply(withIdentity + "---" + lettingOut("client") + external("stored", "http", 83,
 		fmt.Sprintf("{address: 127.0.0.1, port: %d}", secret), ""))
-	w.plane.kill()
+	w.plane.Kill()
 	w.env = append(w.env, "KUMA_EGRESS_ALLOWED_LOCAL_NETWORKS="+w.address(0)+"/24")
 	w.startPlane()
 

@@ -119,7 +119,7 @@ func TestAMemberJoinsWithTheTokenOfTheFinding(t *testing.T) {
 		command = found[1]
 		return nil
 	})
-	p.kill()
+	p.Kill()
 	p, ready = w.beginWith(w.machine, "backend-1", backend, w.generate(strings.Fields(command)[2:]...))
 	w.ready(w.machine, p, ready)
 	url := fmt.Sprintf("http://%s:10001/", w.address(3))

@@ -7,24 +7,15 @@ import (
 	"sync/atomic"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-
 	"weft/internal/traffic"
+	"weft/internal/xds"
 )
 
 // nackAll opens a stream that rejects every response, and returns the number of responses once there is one.
 func (h *thief) nackAll(mesh, name string) (*atomic.Int64, error) {
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
+	stream, err := h.open(mesh, name, xds.Cluster, xds.Listener)
 	if err != nil {
 		return nil, err
-	}
-	for _, t := range []string{"cluster.v3.Cluster", "listener.v3.Listener"} {
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: mesh + "." + name},
-			TypeUrl: "type.googleapis.com/envoy.config." + t}); err != nil {
-			return nil, err
-		}
 	}
 	first, err := stream.Recv()
 	if err != nil {
@@ -34,8 +25,7 @@ func (h *thief) nackAll(mesh, name string) (*atomic.Int64, error) {
 	go func() {
 		for response := first; err == nil; response, err = stream.Recv() {
 			rejected.Add(1)
-			if stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce,
-				ErrorDetail: &rpcstatus.Status{Message: strings.Repeat("no ", 1000)}}) != nil {
+			if stream.Reject(response, strings.Repeat("no ", 1000)) != nil {
 				return
 			}
 		}

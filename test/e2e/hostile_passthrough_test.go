@@ -20,13 +20,13 @@ func TestHostilePassthrough(t *testing.T) {
 	router := newRouter(t)
 	client := w.redirected(router, "client", "3")
 	// A tunnel to the control plane from its loopback address, like one of SSH.
-	forward(router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.apiPort)), nil,
-		fmt.Sprintf("127.0.0.1:%d", w.apiPort))
+	forward(router.listen(t, fmt.Sprintf("%s:%d", routerAtClient, w.plane.Ports.API)), nil,
+		fmt.Sprintf("127.0.0.1:%d", w.plane.Ports.API))
 	secret := w.serve(client.listen(t, "127.0.0.1:18099"), "secret")
 	defer secret.Close()
 	w.proxyOn(client, "default", "client", transparent("client", clientAddress, ""))
 
-	api := fmt.Sprintf("http://%s:%d", routerAtClient, w.apiPort)
+	api := fmt.Sprintf("http://%s:%d", routerAtClient, w.plane.Ports.API)
 	w.eventually("the API responds through the passthrough", func() error {
 		body, err := client.fetch(api + "/")
 		if err == nil && !strings.Contains(body, "instanceId") {
@@ -36,7 +36,7 @@ func TestHostilePassthrough(t *testing.T) {
 	})
 	for _, host := range []string{"localhost", "127.0.0.1:5681", ""} {
 		for _, request := range administration {
-			response, err := client.say(fmt.Sprintf("%s:%d", routerAtClient, w.apiPort),
+			response, err := client.say(fmt.Sprintf("%s:%d", routerAtClient, w.plane.Ports.API),
 				fmt.Sprintf("%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
 					request.method, request.path, host))
 			if err != nil || response != http.StatusUnauthorized && response != http.StatusForbidden &&

@@ -16,8 +16,8 @@ func TestHostilePatchesReachTheMachine(t *testing.T) {
 	a := newAttack(t, "a user who may write a MeshProxyPatch becomes the administrator of the machine")
 	w := newWorld(t)
 	w.apply(withIdentity)
-	socket := filepath.Join(w.dir, "data", "admin.sock")
-	secrets := filepath.Join(w.dir, "data", "secrets.key")
+	socket := filepath.Join(w.plane.Data, "admin.sock")
+	secrets := filepath.Join(w.plane.Data, "secrets.key")
 	patch := func(modification string) string {
 		return "type: MeshProxyPatch\nmesh: default\nname: hostile\nspec: {default: {appendModifications: [" +
 			modification + "]}}\n"
@@ -60,7 +60,7 @@ func TestHostilePatchesReachTheMachine(t *testing.T) {
 		}
 		a.repelled()
 	}
-	if info, err := os.Stat(filepath.Join(w.dir, "data", "admin.header")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(w.plane.Data, "admin.header")); err != nil || info.Mode().Perm() != 0o600 {
 		a.fellTo("the proof of the socket has mode %v, %v", info, err)
 	}
 	if _, err := w.api("/meshes"); err != nil {

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 
+	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
 )
@@ -26,27 +26,18 @@ func addsCluster(name, target string) string {
 
 // clusters returns the clusters of a proxy, once one of them contains a word.
 func (h *thief) clusters(mesh, name, word string) (all []byte, err error) {
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
+	stream, err := h.open(mesh, name, xds.Cluster)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = stream.CloseSend() }()
-	const clusterType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
-	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: mesh + "." + name},
-		TypeUrl: clusterType, ResourceNamesSubscribe: []string{"*"}}); err != nil {
-		return nil, err
-	}
-	for !bytes.Contains(all, []byte(word)) {
-		response, err := stream.Recv()
-		if err != nil {
-			return nil, err
-		}
+	err = stream.Await(func(response *discoveryv3.DeltaDiscoveryResponse) bool {
 		for _, r := range response.Resources {
 			all = append(all, r.Resource.GetValue()...)
 		}
-		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: clusterType, ResponseNonce: response.Nonce})
-	}
-	return all, nil
+		return bytes.Contains(all, []byte(word))
+	})
+	return all, err
 }
 
 // A workload's token makes its holder read no policy of another workload, by a label, a tag or a name that its

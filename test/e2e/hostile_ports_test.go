@@ -50,7 +50,7 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		}
 	}
 	w.eventually("the log says why it is not ready", func() error {
-		text, _ := os.ReadFile(p.log)
+		text, _ := os.ReadFile(p.Log)
 		if !strings.Contains(string(text), "0 of 1 listeners serve") {
 			return fmt.Errorf("it says %s", text)
 		}
@@ -62,13 +62,13 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 	w.ready(nil, p, port)
 	strangers("ready", http.StatusOK)
 
-	agent, envoy := p.Process.Pid, child(t, p.Process.Pid)
+	agent, envoy := p.PID(), child(t, p.PID())
 	for _, c := range []struct {
 		name string
 		pid  int
 		want []string
 	}{
-		{"weft", w.plane.Process.Pid, []string{"any", "any", "any", "any"}}, // 5678, 5680, 5681, 5682
+		{"weft", w.plane.PID(), []string{"any", "any", "any", "any"}}, // 5678, 5680, 5681, 5682
 		{"weft-dp", agent, []string{fmt.Sprintf("any:%d", port)}},
 		{"Envoy", envoy, []string{w.address(2) + ":20080"}},
 	} {
@@ -95,11 +95,11 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		}
 		a.repelled()
 	}
-	if info, err := os.Stat(filepath.Join(w.dir, "data", "admin.sock")); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(w.plane.Data, "admin.sock")); err != nil || info.Mode().Perm() != 0o600 {
 		a.fellTo("the administrator's socket has mode %v, %v", info.Mode(), err)
 	}
 	// A MeshIdentity has the path of the socket at which an Envoy of the same user gets its certificates, over HTTP/2.
-	if c, err := adminsocket.Dial(t.Context(), filepath.Join(w.dir, "data", adminsocket.Name)); err != nil {
+	if c, err := adminsocket.Dial(t.Context(), filepath.Join(w.plane.Data, adminsocket.Name)); err != nil {
 		t.Fatal(err)
 	} else {
 		io.WriteString(c, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
@@ -114,7 +114,7 @@ func TestHostileStrangersAtEveryPort(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{"/ready": "OK", "/healthy": "OK"} {
-		code, body, err := tellsStranger("GET", fmt.Sprintf("http://127.0.0.1:%d%s", w.diagnosticsPort, path))
+		code, body, err := tellsStranger("GET", fmt.Sprintf("http://127.0.0.1:%d%s", w.plane.Ports.Diagnostics, path))
 		if err != nil || code != http.StatusOK || body != want {
 			a.fellTo("GET %s of the control plane: %d %q %v", path, code, body, err)
 			continue

@@ -77,9 +77,9 @@ func TestHostileCanceledRequests(t *testing.T) {
 		a.repelled()
 	}
 
-	before := peakMemory(t, w.plane.Process.Pid)
-	sent = cancelMany(t, fmt.Sprintf("127.0.0.1:%d", w.dpPort), nil, lasts)
-	used := peakMemory(t, w.plane.Process.Pid) - before
+	before := peakMemory(t, w.plane.PID())
+	sent = cancelMany(t, w.plane.DataPlane, nil, lasts)
+	used := peakMemory(t, w.plane.PID()) - before
 	t.Logf("%d requests were canceled at the data plane server, which took %d MiB", sent, used>>20)
 	if used > resetMemoryOfGo {
 		a.fellTo("the control plane took %d MiB", used>>20)

@@ -97,7 +97,7 @@ func TestHostileExternalServicesNameTheKeysOfAuthorities(t *testing.T) {
 // putAs writes a resource through the API with a user token, and returns the status.
 func (w *world) putAs(user, path, document string) int {
 	w.t.Helper()
-	request, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d%s", w.apiPort, path),
+	request, err := http.NewRequest(http.MethodPut, fmt.Sprintf("http://127.0.0.1:%d%s", w.plane.Ports.API, path),
 		strings.NewReader(document))
 	if err != nil {
 		w.t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/process"
 	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
@@ -29,7 +30,7 @@ func TestDrillGarbageOnEveryPort(t *testing.T) {
 	d.more(50)
 
 	var halfOpen []net.Conn
-	for _, port := range []int{w.apiPort, w.dpPort, w.diagnosticsPort} {
+	for _, port := range []int{w.plane.Ports.API, w.plane.Ports.DataPlane, w.plane.Ports.Diagnostics} {
 		address := fmt.Sprintf("127.0.0.1:%d", port)
 		sendGarbage(t, address)
 		halfOpen = append(halfOpen, openHalf(t, address, 1000)...)
@@ -43,7 +44,7 @@ func TestDrillGarbageOnEveryPort(t *testing.T) {
 	w.endpoints(2, "and the next one")
 	d.more(50)
 	d.end()
-	if used := w.plane.memory(t); used > 300<<20 {
+	if used := memoryOf(t, w.plane.Process); used > 300<<20 {
 		t.Errorf("the control plane holds %d MB", used>>20)
 	}
 	if *showDrills {
@@ -169,10 +170,10 @@ func wantClosed(t *testing.T, all []net.Conn) {
 	}
 }
 
-// memory returns the resident memory of a process in bytes.
-func (p *process) memory(t *testing.T) (resident int) {
+// memoryOf returns the resident memory of a process in bytes.
+func memoryOf(t *testing.T, p *process.Process) (resident int) {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.PID()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,12 +6,12 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,12 +19,12 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"weft/internal/testwait"
 	"weft/internal/wire"
+	"weft/internal/xds"
+	"weft/test/mesh"
 )
 
 // thief has a dataplane token and connects to the control plane without weft-dp.
@@ -38,15 +38,7 @@ type thief struct {
 // thief connects with a stolen token.
 func (w *world) thief(name, token string) *thief {
 	w.t.Helper()
-	conn, err := grpc.NewClient(fmt.Sprintf("127.0.0.1:%d", w.dpPort),
-		// a thief does not authenticate the server
-		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { conn.Close() })
-	ctx := metadata.AppendToOutgoingContext(testwait.Context(w.t), "authorization", "Bearer "+token)
-	return &thief{w, conn, ctx, name}
+	return &thief{w, mesh.Dial(w.t, w.plane.DataPlane), mesh.TokenContext(testwait.Context(w.t), token), name}
 }
 
 func (h *thief) register(document string) error {
@@ -87,32 +79,22 @@ func (h *thief) identity(mesh, name string) (ids string, err error) {
 
 // finds opens a configuration stream and receives until the stream ends, or until a resource contains a word.
 func (h *thief) finds(mesh, name, word string) (found bool, err error) {
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(h.conn).DeltaAggregatedResources(h.ctx)
+	stream, err := h.open(mesh, name, xds.Cluster, xds.Listener)
 	if err != nil {
 		return false, err
 	}
-	node := &corev3.Node{Id: mesh + "." + name}
-	for _, kind := range []string{"envoy.config.cluster.v3.Cluster", "envoy.config.listener.v3.Listener",
-		"envoy.extensions.transport_sockets.tls.v3.Secret"} {
-		request := &discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/" + kind,
-			ResourceNamesSubscribe: []string{"*"}}
-		if err := stream.Send(request); err != nil {
-			break // Recv returns the reason
-		}
-	}
-	for {
-		response, err := stream.Recv()
-		if err != nil {
-			return false, err
-		}
-		for _, r := range response.Resources {
-			if bytes.Contains(r.Resource.GetValue(), []byte(word)) {
-				return true, nil
-			}
-		}
-		// Recv returns the reason of a failed send.
-		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce})
-	}
+	_ = stream.Subscribe(xds.Secret, "*") // where it fails, Recv returns the reason
+	err = stream.Await(func(response *discoveryv3.DeltaDiscoveryResponse) bool {
+		return slices.ContainsFunc(response.Resources, func(r *discoveryv3.Resource) bool {
+			return bytes.Contains(r.Resource.GetValue(), []byte(word))
+		})
+	})
+	return err == nil, err
+}
+
+// open opens a configuration stream for a Dataplane.
+func (h *thief) open(meshName, name string, types ...xds.Type) (mesh.Stream, error) {
+	return mesh.OpenStream(h.ctx, h.conn, &corev3.Node{Id: meshName + "." + name}, types...)
 }
 
 // serves registers a Dataplane and reports each of its listeners as ready, until the test ends.
@@ -149,10 +131,8 @@ func (h *thief) serves(mesh, document string) {
 func (w *world) agentEnds(name, document, token string) (string, error) {
 	w.t.Helper()
 	ctx := testwait.Context(w.t)
-	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "weft-dp"), "run", "--cp-address", w.cpAddress,
-		"--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"), "--dataplane-file",
-		w.file(name+"-stolen.yaml", w.expand(document)),
-		"--dataplane-token-file", w.file(name+"-stolen.token", token), "--envoy", envoy, "--readiness-port", "0")
+	cmd := exec.CommandContext(ctx, filepath.Join(binaries, "weft-dp"),
+		w.agent(name+"-stolen", document, token, 0).Args()...)
 	out, err := cmd.CombinedOutput()
 	if err == nil || ctx.Err() != nil {
 		return string(out), fmt.Errorf("weft-dp goes on: %w", errors.Join(err, ctx.Err()))

@@ -28,6 +28,7 @@ import (
 	"weft/internal/traffic"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
 
 // liar is a control plane of a zone with only the zone's token. Its own writer validates nothing.
@@ -60,12 +61,12 @@ func (f *federation) lie(zone string) *liar {
 	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network,
 		unchecked: admission.New(rows, admission.Options{Zone: zone})}
 	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
-	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
+	token, err := mesh.ZoneToken(f.t.Context(), f.global.plane.Admin, zone)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	says := tokenOf{"authorization": "Bearer " + strings.TrimSpace(token), "weft-zone": zone, "weft-store": rand.Text()}
-	conn, err := grpc.NewClient("passthrough:///"+globalAddress+":5685",
+	says := tokenOf{"authorization": "Bearer " + token, "weft-zone": zone, "weft-store": rand.Text()}
+	conn, err := grpc.NewClient("passthrough:///"+f.global.plane.ZoneSync,
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})),
 		grpc.WithPerRPCCredentials(says),
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
@@ -281,15 +282,15 @@ func TestHostileSecondControlPlane(t *testing.T) {
 	d := west.drill("a second control plane under a zone's name, with an empty store",
 		inTurn(west.get(west.outbound(3, "http")), west.post(west.outbound(3, "grpc"))))
 	d.more(25)
-	token, err := f.global.weft("generate", "zone-token", "--zone", "east", "--scope", "cp")
+	settings, err := f.global.plane.Zone(t.Context(), "east")
 	if err != nil {
 		t.Fatal(err)
 	}
-	twin := f.place("twin", f.joining("east", f.global.file("twin.token", strings.TrimSpace(token)))...)
+	twin := f.place("twin", settings...)
 	twin.zone = "east"
 	twin.startPlane()
 	twin.eventually("its log says what to do", func() error {
-		return twin.plane.said("weft zone replace east --store")
+		return wrote(twin.plane.Process, "weft zone replace east --store")
 	})
 	f.global.eventually("global's check says what to do", func() error {
 		out, _ := f.global.weft("check") // it fails where it has findings
@@ -326,6 +327,6 @@ func TestHostileSecondControlPlane(t *testing.T) {
 		return err
 	})
 	east.eventually("the former one is rejected", func() error {
-		return east.plane.said("belongs to a control plane with another store")
+		return wrote(east.plane.Process, "belongs to a control plane with another store")
 	})
 }

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,14 +30,14 @@ import (
 func (w *world) agentOf(token string) (wire.AgentClient, context.Context) {
 	w.t.Helper()
 	roots := x509.NewCertPool()
-	text, err := os.ReadFile(filepath.Join(w.dir, "data", "ca.crt"))
+	text, err := os.ReadFile(w.plane.CA())
 	if err != nil || !roots.AppendCertsFromPEM(text) {
 		w.t.Fatalf("the control plane's CA: %v", err)
 	}
 	dial := func(ctx context.Context, address string) (net.Conn, error) {
 		return w.machine.dial(ctx, "tcp", address)
 	}
-	conn, err := grpc.NewClient(fmt.Sprintf("passthrough:///127.0.0.1:%d", w.dpPort), grpc.WithContextDialer(dial),
+	conn, err := grpc.NewClient("passthrough:///"+w.plane.DataPlane, grpc.WithContextDialer(dial),
 		grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{RootCAs: roots, ServerName: "localhost"})))
 	if err != nil {
 		w.t.Fatal(err)
@@ -190,7 +189,7 @@ func TestHostileLargeDocuments(t *testing.T) {
 	a.repelled()
 	t.Logf("a legitimate change took %s", time.Since(begin))
 	sending.Wait()
-	if used := w.plane.memory(t); used > 400<<20 {
+	if used := memoryOf(t, w.plane.Process); used > 400<<20 {
 		a.fellTo("the control plane holds %d MB", used>>20)
 	}
 }

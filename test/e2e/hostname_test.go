@@ -75,7 +75,7 @@ func TestDrillHostNamesMove(t *testing.T) {
 	names.Silence(true)
 	d = west.drill("no resolver responds, and the control plane is restarted", inTurn(west.get(url), west.post(url)))
 	d.more(50)
-	west.plane.kill()
+	west.plane.Kill()
 	west.startPlane()
 	west.eventually("it is said that the name is not resolved", func() error {
 		return west.resolves("lb.example", "SERVFAIL")

@@ -42,7 +42,7 @@ type planes struct {
 func restarted(t *testing.T) planes {
 	w := newWorld(t)
 	return planes{w, func() {
-		w.plane.kill()
+		w.plane.Kill()
 		w.startPlane()
 	}}
 }
@@ -55,7 +55,7 @@ func inRotation(t *testing.T) planes {
 	stopped, here := b, a
 	return planes{a, func() {
 		stopped, here = here, stopped
-		stopped.plane.kill()
+		stopped.plane.Kill()
 		stopped.startPlane()
 	}}
 }

@@ -3,13 +3,14 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"syscall"
 	"testing"
+
+	"weft/internal/process"
 )
 
 // zoneIngress runs a ZoneIngress, which serves every mesh of a zone, with a zone token.
-func (f *federation) zoneIngress(w *world, zone, name string, host int) *process {
+func (f *federation) zoneIngress(w *world, zone, name string, host int) *process.Process {
 	f.t.Helper()
 	token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "ingress")
 	if err != nil {
@@ -21,14 +22,11 @@ func (f *federation) zoneIngress(w *world, zone, name string, host int) *process
 }
 
 // runZoneProxy runs a ZoneIngress or a ZoneEgress, with a zone token.
-func (w *world) runZoneProxy(proxyType, name, document, token string) *process {
+func (w *world) runZoneProxy(proxyType, name, document, token string) *process.Process {
 	w.t.Helper()
 	ready := freePorts(w.t, 1)[0]
-	p := w.startOn(w.machine, name, "weft-dp", append([]string{"run", "--proxy-type", proxyType,
-		"--cp-address", w.cpAddress, "--ca-cert-file", filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", w.file(name+".yaml", w.expand(document)), "--dataplane-token-file",
-		w.file(name+".token", token),
-		"--envoy", envoy, "--readiness-port", fmt.Sprint(ready)}, w.agentFlags...)...)
+	p := w.startOn(w.machine, name, "weft-dp", w.agent(name, document, token, ready).Args(append(w.agentFlags,
+		"--proxy-type", proxyType)...)...)
 	w.ready(w.machine, p, ready)
 	return p
 }

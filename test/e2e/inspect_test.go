@@ -27,7 +27,7 @@ func (w *world) api(path string) (string, error) {
 
 // administrator returns a client of the administrator's socket.
 func (w *world) administrator() *http.Client {
-	socket := filepath.Join(w.dir, "data", adminsocket.Name)
+	socket := filepath.Join(w.plane.Data, adminsocket.Name)
 	return &http.Client{Timeout: testwait.Timeout, Transport: proven{throughSocket(socket), socket}}
 }
 

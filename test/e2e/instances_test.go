@@ -106,7 +106,7 @@ func TestDrillAnInstanceIsKilled(t *testing.T) {
 
 	d := a.drill("one of two control planes is killed, and then the other", traffic.Get(url))
 	d.more(50)
-	a.plane.kill()
+	a.plane.Kill()
 	b.proxy("default", "web-3", server("web-3", "web", "http", 4, 20080))
 	b.eventually("a new endpoint is served by the other instance", func() error {
 		by, err := responder(url)
@@ -124,7 +124,7 @@ func TestDrillAnInstanceIsKilled(t *testing.T) {
 	}
 
 	a.startPlane()
-	b.plane.kill()
+	b.plane.Kill()
 	a.apply(strings.Replace(server("web-2", "web", "http", 3, 20080), "protocol:", "state: NotReady, protocol:", 1))
 	a.eventually("a change at the first instance, which is back, reaches the client", func() error {
 		by, err := responder(url)

@@ -46,7 +46,7 @@ func TestDrillALocalityAwarenessIsEdited(t *testing.T) {
 	}
 	m.global.apply(localityPolicy(onlyTo("east", "north")))
 	m.servedBy("the policy has come", "web-west")
-	m.local.kill()
+	m.local.Kill()
 	m.servedBy("the first zone serves the client", "web-east")
 	d.more(30)
 	for _, first := range []string{"north", "east", "north"} {
@@ -79,7 +79,7 @@ func TestFailoverThroughAZoneEgress(t *testing.T) {
 	})
 	m.servedBy("the client's zone serves it", "web-west")
 	d := west.drill("a failover through an egress is edited", west.get(m.url))
-	m.local.kill()
+	m.local.Kill()
 	m.servedBy("the first zone serves the client", "web-east")
 	m.global.apply(localityPolicy(onlyTo("north", "east")))
 	m.servedBy("the zone that is first now serves the client", "web-north")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/process"
 	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
@@ -62,7 +63,7 @@ func conversed(dial traffic.Dial, address string) traffic.Send {
 }
 
 // legacy runs a ZoneIngress or ZoneEgress of a zone.
-func (f *federation) legacy(w *world, kind, name string, host int) *process {
+func (f *federation) legacy(w *world, kind, name string, host int) *process.Process {
 	f.t.Helper()
 	if kind == "ingress" {
 		return f.zoneIngress(w, w.zone, name, host)
@@ -97,7 +98,7 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 
 	// drains stops a zone proxy, or changes it by do, under long and short connections. Long ones begin until a proxy
 	// of the clients does not dial its address any more, and for some seconds after; short ones until it has ended.
-	drains := func(name, dialer, address string, proxy *process, do func()) {
+	drains := func(name, dialer, address string, proxy *process.Process, do func()) {
 		t.Helper()
 		lasting := []*drill{
 			west.drillUnder(long, name+": responses that last 8 s", streamed(dial, url)),
@@ -112,16 +113,16 @@ func TestDrillLongConnectionsPassDrainingZoneProxies(t *testing.T) {
 		endAll(lasting)
 		if proxy != nil {
 			west.exits(proxy)
-			if proxy.said("connections are still open after the bound") == nil {
-				t.Errorf("%s: %s cut connections", name, proxy.name)
+			if wrote(proxy, "connections are still open after the bound") == nil {
+				t.Errorf("%s: %s cut connections", name, proxy.Name)
 			}
 		}
 		d.more(50)
 		d.end()
 	}
-	stops := func(name, dialer, address string, proxy *process) {
+	stops := func(name, dialer, address string, proxy *process.Process) {
 		t.Helper()
-		drains(name, dialer, address, proxy, func() { proxy.Process.Signal(syscall.SIGTERM) })
+		drains(name, dialer, address, proxy, func() { proxy.Signal(syscall.SIGTERM) })
 	}
 	reached := func() {
 		west.eventually("a connection passes", func() error { return sendOnce(t, greetBy(west.machine.dial, tcp)) })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"weft/internal/traffic"
+	"weft/test/mesh"
 )
 
 // admitting returns the mesh with a rule that admits only a team, or every Dataplane for an empty team.
@@ -51,7 +52,7 @@ func TestDrillAMeshEvictsProxies(t *testing.T) {
 	})
 	const reason = "mesh default does not admit Dataplane web-2: networking.inbound[0] is allowed by none of " +
 		"dataplaneProxyMembership.allowed: {team: a}"
-	w.eventually("its agent says why", func() error { return leaving.said(reason) })
+	w.eventually("its agent says why", func() error { return wrote(leaving, reason) })
 	w.notAdmittedAnywhere(reason)
 	d.more(50)
 	w.apply(admitting(""))
@@ -75,17 +76,16 @@ func (w *world) notAdmittedAnywhere(words string) {
 	_, err := w.weft("apply", "-f", dataplane)
 	inspected, _ := w.weft("inspect", "dataplane", "web-2")
 	checked, _ := w.weft("check")
-	again := w.start("web-2-again", "weft-dp", "run", "--cp-address", w.cpAddress, "--ca-cert-file",
-		filepath.Join(w.dir, "data", "ca.crt"),
-		"--dataplane-file", dataplane, "--dataplane-token-file", filepath.Join(w.dir, "web-2.token"), "--envoy", envoy,
-		"--readiness-port", "0")
+	flags := mesh.AgentFlags{Address: w.cpAddress, CA: w.plane.CA(), Dataplane: dataplane,
+		Token: filepath.Join(w.dir, "web-2.token"), Envoy: envoy}
+	again := w.start("web-2-again", "weft-dp", flags.Args()...)
 	w.exits(again)
 	for where, said := range map[string]string{"a write": fmt.Sprint(err), "inspect": inspected, "check": checked} {
 		if !strings.Contains(strings.Join(strings.Fields(said), " "), words) {
 			w.t.Errorf("%s says\n%s\nwant %q", where, said, words)
 		}
 	}
-	if err := again.said(words); err != nil || again.ProcessState.ExitCode() == 0 {
-		w.t.Errorf("a proxy that is not admitted at its start exits with %d: %v", again.ProcessState.ExitCode(), err)
+	if err := wrote(again, words); err != nil || again.State().ExitCode() == 0 {
+		w.t.Errorf("a proxy that is not admitted at its start exits with %d: %v", again.State().ExitCode(), err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"weft/internal/testwait"
 	"weft/internal/traffic"
+	"weft/test/mesh"
 )
 
 const withIdentity = `
@@ -167,7 +168,7 @@ func (w *world) bootstrap(name string, i int) string {
       "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
       "common_tls_context": {"validation_context": {"trusted_ca": {"filename": "%[4]s"}}}}}
   }]}
-}`, name, w.token("default", name), w.dpPort, filepath.Join(w.dir, "data", "ca.crt"), w.address(100+i))
+}`, name, w.token("default", name), w.plane.Ports.DataPlane, w.plane.CA(), w.address(100+i))
 }
 
 func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
@@ -190,7 +191,7 @@ func TestDrillARestartedControlPlaneSendsNothingAndLosesNothing(t *testing.T) {
 	w.eventually("the client is in sync", func() error { return w.inSync("client") })
 	before := updates()
 	d := w.drill("the control plane is killed and restarted", traffic.Get(url))
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	w.eventually("the client's Envoy is back", func() error {
 		state, err := fetch("http://127.0.0.1:20999/stats?filter=control_plane.connected_state")
@@ -306,7 +307,7 @@ func TestDrillAProxyThatEndsDrainsFirst(t *testing.T) {
 	w.stops(leaving)
 	d.more(100)
 	d.end()
-	if code := leaving.ProcessState.ExitCode(); code != 0 {
+	if code := leaving.State().ExitCode(); code != 0 {
 		t.Errorf("weft-dp drained and ended with %d, want 0", code)
 	}
 }
@@ -345,7 +346,7 @@ func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 	good := w.file("good.token", w.token("default", "web-1"))
 	other := w.file("other.token", w.token("default", "web-2"))
 	garbage := w.file("garbage.token", "garbage")
-	ca := filepath.Join(w.dir, "data", "ca.crt")
+	ca := w.plane.CA()
 	stranger := newStrangersCA(t)
 	for name, c := range map[string]struct {
 		dataplane, token, ca, envoy string
@@ -360,10 +361,9 @@ func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 		"a Dataplane file that is missing": {"/nowhere/dp.yaml", good, ca, envoy, "/nowhere/dp.yaml"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.CommandContext(testwait.Context(t), filepath.Join(binaries, "weft-dp"), "run",
-				"--cp-address", fmt.Sprintf("https://127.0.0.1:%d", w.dpPort), "--ca-cert-file", c.ca,
-				"--dataplane-file", c.dataplane, "--dataplane-token-file", c.token, "--envoy", c.envoy,
-				"--readiness-port", "0")
+			flags := mesh.AgentFlags{Address: w.cpAddress, CA: c.ca, Dataplane: c.dataplane, Token: c.token,
+				Envoy: c.envoy}
+			cmd := exec.CommandContext(testwait.Context(t), filepath.Join(binaries, "weft-dp"), flags.Args()...)
 			out, err := cmd.CombinedOutput()
 			if err == nil {
 				t.Fatalf("weft-dp ended well:\n%s", out)
@@ -378,7 +378,7 @@ func TestWhatCannotWorkIsSaidAndEndsTheAgent(t *testing.T) {
 func TestASecondControlPlaneSaysWhichPortIsTaken(t *testing.T) {
 	w := newWorld(t)
 	out, err := w.weft("cp", "run", "--data-dir", filepath.Join(w.dir, "second"))
-	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(w.apiPort)) {
+	if err == nil || !strings.Contains(err.Error(), fmt.Sprint(w.plane.Ports.API)) {
 		t.Errorf("a second control plane on the same ports: %v %s", err, out)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "second", "weft.db")); err == nil {

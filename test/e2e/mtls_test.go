@@ -141,7 +141,7 @@ func TestMTLSOfAMesh(t *testing.T) {
 	denied("a name of another mesh", callsAs(stranger, inbound, "spiffe://other/front"))
 	denied("a caller without a certificate", get("http://"+inbound))
 
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	if again := w.backendOf("default", "ca-1"); again.Fingerprint() != ca.Fingerprint() {
 		t.Error("a restart made another CA")
@@ -215,7 +215,7 @@ func TestDrillMTLSBackends(t *testing.T) {
 	d := w.drill("another backend of the mtls of a mesh signs, while the control plane is killed", send)
 	d.more(25)
 	w.apply(withMTLS("ca-2", "STRICT"))
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	w.presents(w.backendOf("default", "ca-2"), namesOfServices, servers...)
 	d.more(50)

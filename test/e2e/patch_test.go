@@ -257,7 +257,7 @@ func TestARejectedPatchAfterARestart(t *testing.T) {
 
 	d := w.drill("the control plane restarts after a rejected modification", traffic.Get(url))
 	d.more(50)
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	w.eventually("the policy says so again", rejected)
 	d.more(50)
@@ -266,7 +266,7 @@ func TestARejectedPatchAfterARestart(t *testing.T) {
 		t.Errorf("Envoy has rejected %d updates, and %d before", now, before)
 	}
 
-	w.plane.kill()
+	w.plane.Kill()
 	killed := w.envoyOf(agent)
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

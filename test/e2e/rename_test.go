@@ -25,7 +25,7 @@ func TestARenamedZoneKeepsItsVirtualIPs(t *testing.T) {
 		return client.fetch(url)
 	})
 	for _, zone := range []string{"west", "north"} {
-		w.stops(w.plane)
+		w.stops(w.plane.Process)
 		w.env = append(w.env, "KUMA_MULTIZONE_ZONE_NAME="+zone)
 		w.startPlane()
 		w.eventually("requests take the service of zone "+zone, func() error {

@@ -177,7 +177,7 @@ func TestDrillReplacedCAs(t *testing.T) {
 	w.signedBy(w.newCA(), servers...)
 	d.more(50)
 	third := w.newCA()
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	w.signedBy(third, servers...)
 	// A Secret without a CA affects no proxy: certificates are renewed as before.
@@ -216,7 +216,7 @@ func TestDrillNamesChange(t *testing.T) {
 	d := w.drill("all SPIFFE IDs change, and a MeshIdentity is replaced by another", send)
 	d.more(50)
 	w.apply(withPath("/second/{{ .Workload }}"))
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	w.named("spiffe://default.default.mesh.local/second/web", servers...)
 	// SPIFFE IDs and the permission in one write, while all proxies present the former ones.

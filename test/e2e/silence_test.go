@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"weft/internal/process"
 	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
@@ -40,7 +41,7 @@ func unplugged(router *machine, cable string) silence {
 }
 
 // stopped is a proxy with a stopped Envoy, whose machine acknowledges all data.
-func (w *world) stopped(agent *process) silence {
+func (w *world) stopped(agent *process.Process) silence {
 	signal := func(s syscall.Signal) {
 		if err := syscall.Kill(w.envoyOf(agent), s); err != nil {
 			w.t.Error(err)
@@ -137,7 +138,7 @@ func threeProtocols(name, address string) string {
 type machines struct {
 	*world
 	router, client *machine
-	agents         []*process
+	agents         []*process.Process
 	cables         []string
 }
 
@@ -164,7 +165,7 @@ func (ms *machines) routedMachine(name string, net int) (m *machine, address str
 	address = fmt.Sprintf("10.1.%d.2", net)
 	m.connect(ms.router, name, address+"/24", fmt.Sprintf("10.1.%d.1/24", net))
 	m.command("ip", "route", "add", "default", "via", fmt.Sprintf("10.1.%d.1", net))
-	m.bring(ms.dpPort)
+	m.bring(ms.plane.Ports.DataPlane)
 	return m, address
 }
 
@@ -271,7 +272,7 @@ func (f *federation) machine(name string, w *world) apart {
 	f.zones++
 	m.connect(f.router, name, network+".2/24", network+".1/24")
 	m.command("ip", "route", "add", "default", "via", network+".1")
-	m.bringFrom(w.machine, w.dpPort)
+	m.bringFrom(w.machine, w.plane.Ports.DataPlane)
 	return apart{m, network + ".2"}
 }
 

@@ -32,15 +32,15 @@ func TestDrillServerNamesMove(t *testing.T) {
 	d = west.drill("SNIs return to the former format while a control plane is stopped", send)
 	d.more(50)
 	stoppedPlane := west.plane
-	stoppedPlane.Process.Signal(syscall.SIGSTOP)
-	t.Cleanup(func() { stoppedPlane.Process.Signal(syscall.SIGCONT) }) // it could not exit
+	stoppedPlane.Signal(syscall.SIGSTOP)
+	t.Cleanup(func() { stoppedPlane.Signal(syscall.SIGCONT) }) // it could not exit
 	if _, err := f.global.weft("sni", "migrate", "--to", "v1"); err != nil {
 		t.Fatal(err)
 	}
 	f.global.eventually("its zone is waited for", func() error { return f.global.waits("east") })
 	d.more(100)
 	f.named("b")
-	stoppedPlane.Process.Signal(syscall.SIGCONT)
+	stoppedPlane.Signal(syscall.SIGCONT)
 	f.namesMove("v1")
 	f.named("a")
 	d.more(50)

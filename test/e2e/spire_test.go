@@ -16,6 +16,7 @@ import (
 	"github.com/spiffe/go-spiffe/v2/workloadapi"
 
 	"weft/internal/envoy/envoytest"
+	"weft/internal/process"
 	"weft/internal/testwait"
 	"weft/internal/traffic"
 )
@@ -135,7 +136,7 @@ func (w *world) ownEnvoy(name string) string {
 }
 
 // attested starts weft-dp with its own copy of Envoy.
-func (w *world) attested(mesh, name, dataplane string) *process {
+func (w *world) attested(mesh, name, dataplane string) *process.Process {
 	w.t.Helper()
 	w.agentFlags = []string{"--envoy", w.ownEnvoy(name)}
 	return w.proxy(mesh, name, dataplane)
@@ -198,7 +199,7 @@ func TestDrillIdentitiesFromSPIRE(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.plane.kill()
+	w.plane.Kill()
 	w.startPlane()
 	w.eventually("the certificate is replaced, which the control plane learns", func() error {
 		err := w.replaced(inbound, before.SerialNumber.Text(16))
@@ -315,7 +316,7 @@ spec:
 		"check")
 	w.told("MixedProviders", "get", "meshidentity", "own", "-o", "yaml")
 	w.told("MixedProviders", "get", "meshidentity", "spire", "-o", "yaml")
-	if log, err := os.ReadFile(w.plane.log); err != nil ||
+	if log, err := os.ReadFile(w.plane.Log); err != nil ||
 		strings.Count(string(log), "have providers that don't go together") != 1 {
 		t.Errorf("%v: the log does not say it once:\n%s", err, log)
 	}

@@ -72,13 +72,12 @@ func (w *world) running() []int {
 	w.t.Helper()
 	var pids []int
 	for _, p := range w.processes {
-		select {
-		case <-p.exited:
-		default:
-			pids = append(pids, p.Process.Pid)
-			if child := w.envoyOf(p); child != 0 {
-				pids = append(pids, child)
-			}
+		if p.HasExited() {
+			continue
+		}
+		pids = append(pids, p.PID())
+		if child := w.envoyOf(p); child != 0 {
+			pids = append(pids, child)
 		}
 	}
 	return pids
@@ -353,7 +352,7 @@ func TestDrillAStallAcrossZones(t *testing.T) {
 	web := &countedService{}
 	web.serveAt(east, 4, "web-2")
 	east.proxy("default", "web-2", webServer("web-2", 4))
-	east.processOf("web-1").kill() // its application counts nothing
+	east.processOf("web-1").Kill() // its application counts nothing
 	url := west.outbound(3, "http")
 	west.passes(url, "web-2")
 	west.allStalls("across zones", web, traffic.Dial(west.machine.dial), url, f.global, east, west)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"weft/internal/process"
 )
 
 // The machines' addresses. Between them is a router outside the mesh.
@@ -35,7 +37,7 @@ func newRouter(t *testing.T) *machine {
 
 // serveWeb runs the server of [webService] and its proxy on a machine behind the router, and returns its Dataplane and
 // its agent.
-func (w *world) serveWeb(server *machine) (dataplane string, agent *process) {
+func (w *world) serveWeb(server *machine) (dataplane string, agent *process.Process) {
 	w.t.Helper()
 	w.serve(server.listen(w.t, serverAddress+":18080"), "web")
 	dataplane = transparent("server", serverAddress, `{port: 18080, protocol: http, tags: {kuma.io/service: web}}`)
@@ -56,7 +58,7 @@ func (w *world) redirected(router *machine, name, net string, flags ...string) *
 	}
 	m.command("ip", "route", "add", "default", "via", "fd00:"+net+"::1")
 	m.install(flags...)
-	m.bring(w.dpPort)
+	m.bring(w.plane.Ports.DataPlane)
 	return m
 }
 
@@ -168,7 +170,7 @@ spec: {selector: {dataplaneTags: {kuma.io/service: tcp6}}, ports: [{port: 80, ta
 	application.Close()
 	w.endpoints(0, "it has left, though connections to it are redirected")
 
-	w.plane.kill()
+	w.plane.Kill()
 	w.responds(client.curl, "http://six.svc.mesh.local/", "six "+asServer)
 }
 

@@ -1,6 +1,8 @@
 package e2e
 
-import "testing"
+import (
+	"testing"
+)
 
 // Two agents of one Dataplane take over the session from each other repeatedly, so no control plane confirms a drain.
 // Each of them drains nevertheless, before its supervisor ends it.
@@ -12,10 +14,10 @@ func TestAnAgentDrainsWhoseSessionsBreak(t *testing.T) {
 	first := w.proxy("default", "web-1", dataplane)
 	w.begin(w.machine, "default", "web-1-again", dataplane)
 	w.eventually("an agent takes the session of the other", func() error {
-		return first.said("another agent of this Dataplane has connected")
+		return wrote(first, "another agent of this Dataplane has connected")
 	})
 	w.stops(first)
-	if code := first.ProcessState.ExitCode(); code != 0 {
+	if code := first.State().ExitCode(); code != 0 {
 		t.Errorf("weft-dp drained and ended with %d, want 0", code)
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"weft/internal/process"
 )
 
 // zoneEgress runs a ZoneEgress, which serves every mesh, with a zone token.
-func (w *world) zoneEgress(name string, host int) *process {
+func (w *world) zoneEgress(name string, host int) *process.Process {
 	w.t.Helper()
 	token, err := w.weft("generate", "zone-token", "--zone", "default", "--scope", "egress")
 	if err != nil {

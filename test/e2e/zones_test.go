@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"weft/internal/process"
 	"weft/internal/traffic"
 )
 
@@ -32,6 +32,7 @@ func newFederation(t *testing.T) *federation {
 	t.Parallel()
 	f := &federation{t: t, router: newRouter(t)}
 	f.global = f.place("global", "KUMA_MODE=global")
+	f.global.plane.ZoneSync = fmt.Sprintf("%s:%d", globalAddress, f.global.plane.Ports.ZoneSync)
 	f.global.startPlane()
 	return f
 }
@@ -57,11 +58,10 @@ func (f *federation) place(name string, settings ...string) *world {
 func (f *federation) join(settings []string, zones ...string) (joined []*world) {
 	f.t.Helper()
 	for _, zone := range zones {
-		token, err := f.global.weft("generate", "zone-token", "--zone", zone, "--scope", "cp")
+		joining, err := f.global.plane.Zone(f.t.Context(), zone)
 		if err != nil {
 			f.t.Fatal(err)
 		}
-		joining := f.joining(zone, f.global.file(zone+".token", strings.TrimSpace(token)))
 		w := f.place(zone, append(joining, settings...)...)
 		w.zone = zone
 		w.startPlane()
@@ -81,17 +81,6 @@ func (f *federation) obtain(zones []*world, resources string) {
 		zone.eventually("the rules of the mesh have come", func() error {
 			return zone.has("meshtrafficpermissions", "all")
 		})
-	}
-}
-
-// joining returns the settings of a zone that joins with a token.
-func (f *federation) joining(zone, tokenFile string) []string {
-	return []string{
-		"KUMA_MODE=zone",
-		"KUMA_MULTIZONE_ZONE_NAME=" + zone,
-		"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://" + globalAddress + ":5685",
-		"KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE=" + filepath.Join(f.global.dir, "data", "ca.crt"),
-		"KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH=" + tokenFile,
 	}
 }
 
@@ -203,10 +192,10 @@ func (w *world) respondedBy(url string, instances ...string) error {
 }
 
 // processOf returns the newest process of that name.
-func (w *world) processOf(name string) *process {
+func (w *world) processOf(name string) *process.Process {
 	w.t.Helper()
 	for _, p := range slices.Backward(w.processes) {
-		if p.name == name {
+		if p.Name == name {
 			return p
 		}
 	}
@@ -214,9 +203,9 @@ func (w *world) processOf(name string) *process {
 	return nil
 }
 
-// said returns an error unless a program has written a line with all of want.
-func (p *process) said(want ...string) error {
-	text, err := os.ReadFile(p.log)
+// wrote returns an error unless a program has written a line with all of want.
+func wrote(p *process.Process, want ...string) error {
+	text, err := os.ReadFile(p.Log)
 	if err != nil {
 		return err
 	}
@@ -231,6 +220,6 @@ func (p *process) said(want ...string) error {
 // killAll kills every process of a world, like a power failure.
 func (w *world) killAll() {
 	for _, p := range w.processes {
-		p.kill()
+		p.Kill()
 	}
 }

@@ -1,4 +1,4 @@
-// Package mesh runs control planes and proxies as programs, and SPIRE, for end-to-end tests and measurements.
+// Package mesh runs control planes and proxies as programs, for end-to-end tests and measurements.
 package mesh
 
 import (
@@ -88,11 +88,16 @@ func (p *Plane) Zone(ctx context.Context, zone string) ([]string, error) {
 		return nil, err
 	}
 	file := filepath.Join(filepath.Dir(p.Data), zone+".token")
+	return p.ZoneBy(zone, file), os.WriteFile(file, []byte(token), 0o600)
+}
+
+// ZoneBy returns the settings of [Plane.Zone] with the token of a file.
+func (p *Plane) ZoneBy(zone, tokenFile string) []string {
 	return []string{
 		"KUMA_MODE=zone",
 		"KUMA_MULTIZONE_ZONE_NAME=" + zone,
 		"KUMA_MULTIZONE_ZONE_GLOBAL_ADDRESS=grpcs://" + p.ZoneSync,
 		"KUMA_MULTIZONE_ZONE_KDS_ROOT_CA_FILE=" + p.CA(),
-		"KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH=" + file,
-	}, os.WriteFile(file, []byte(token), 0o600)
+		"KUMA_MULTIZONE_ZONE_KDS_AUTH_CP_TOKEN_PATH=" + tokenFile,
+	}
 }
