@@ -20,7 +20,7 @@ func (c *cluster) restored(t *testing.T, backup string, p *servertest.Plane) {
 	t.Helper()
 	lease := func() string {
 		var lease struct{ Spec struct{ RenewTime string } }
-		c.read(t, "/apis/coordination.k8s.io/v1/namespaces/"+c.namespace+"/leases/weft-"+instanceOf(t, p), &lease)
+		c.read(t, "/apis/coordination.k8s.io/v1/namespaces/"+c.namespace+"/leases/weft-"+instanceOf(t, p.Admin), &lease)
 		return lease.Spec.RenewTime
 	}
 	before := lease()

@@ -16,6 +16,7 @@ import (
 
 	"weft/internal/server/servertest"
 	"weft/internal/testwait"
+	"weft/test/mesh"
 )
 
 // zoneProxies creates the Services of the example, and returns the templates of its Pods by their role.
@@ -100,7 +101,7 @@ func TestZoneProxiesOfEveryMesh(t *testing.T) {
 		"metadata": object{"name": "default"}})
 	templates := s.zoneProxies()
 	p := servertest.Start(t, c.options(nil))
-	conn := dial(t, p)
+	conn := mesh.Dial(t, p.DataPlane)
 	s.zoneProxyPod("in-1", "10.42.0.1", templates["ingress"], object{"kuma.io/ingress-public-address": "203.0.113.9",
 		"kuma.io/ingress-public-port": "443"})
 	s.zoneProxyPod("out-1", "10.42.0.2", templates["egress"], nil)

@@ -30,6 +30,7 @@ import (
 	"weft/internal/testwait"
 	"weft/kind"
 	kubernetes "weft/test/kubernetes/cluster"
+	"weft/test/mesh"
 )
 
 // installation is what the chart installs in a cluster.
@@ -231,12 +232,13 @@ func (i *installation) injects(p *servertest.Plane, shop *shop) {
 	testwait.UntilTrue(i.t, "an event says so", func() bool {
 		return slices.Contains(shop.reasons("web-1"), "CreatedKumaDataplane")
 	})
-	if err := tryConnect(i.t.Context(), dial(i.t, p), shop.node("web-1"), shop.token("web-1", "weft")); err != nil {
+	conn := mesh.Dial(i.t, p.DataPlane)
+	if err := tryConnect(i.t.Context(), conn, shop.node("web-1"), shop.token("web-1", "weft")); err != nil {
 		i.t.Errorf("the token of the Pod does not open its Dataplane: %v", err)
 	}
 	// The Pod and its Namespace give the reason for which a Pod without an address has no Dataplane.
 	create("bare")
-	err := tryConnect(i.t.Context(), dial(i.t, p), shop.node("bare"), shop.token("bare", "weft"))
+	err := tryConnect(i.t.Context(), conn, shop.node("bare"), shop.token("bare", "weft"))
 	rejects(i.t, err, codes.NotFound, "has no Dataplane yet")
 	shop.removePod("bare")
 }

@@ -1,16 +1,14 @@
 package server_test
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -27,13 +25,12 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
 	"weft/internal/bundle"
+	"weft/internal/client"
 	"weft/internal/kube/api"
 	"weft/internal/kube/crd"
 	"weft/internal/kube/kubetest"
@@ -43,6 +40,7 @@ import (
 	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
+	"weft/test/mesh"
 )
 
 func TestMain(m *testing.M) {
@@ -69,46 +67,27 @@ func runChild() {
 	select {}
 }
 
-// child is a control plane in a process of its own, which can be killed.
-type child struct {
-	*exec.Cmd
-	instance string
-}
-
 // startChild starts a control plane of the cluster, and returns when it is ready.
-func (c *cluster) startChild(t *testing.T) *child {
+func (c *cluster) startChild(t *testing.T) *mesh.Plane {
 	t.Helper()
-	started := &child{Cmd: exec.Command(os.Args[0])}
-	started.Env = append(os.Environ(), childVariable+"=1", "KUMA_ENVIRONMENT=kubernetes", "KUMA_STORE_TYPE=kubernetes",
-		"KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE="+c.namespace, "KUMA_GENERAL_DATA_DIR="+t.TempDir(),
+	dir := t.TempDir()
+	p, err := mesh.NewPlane(os.Args[0], dir, "child", childVariable+"=1", "KUMA_ENVIRONMENT=kubernetes",
+		"KUMA_STORE_TYPE=kubernetes", "KUMA_STORE_KUBERNETES_SYSTEM_NAMESPACE="+c.namespace,
+		"KUMA_GENERAL_DATA_DIR="+filepath.Join(dir, "data"),
 		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_LEASE_DURATION="+leaseDuration.String(),
-		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE="+renewDeadline.String(),
-		"KUMA_API_SERVER_HTTP_PORT=0", "KUMA_API_SERVER_HTTPS_PORT=0", "KUMA_DP_SERVER_PORT=0",
-		"KUMA_DIAGNOSTICS_SERVER_PORT=0", "KUMA_INTER_CP_SERVER_PORT=0",
-		"KUMA_RUNTIME_KUBERNETES_ADMISSION_SERVER_PORT=0")
-	output, err := started.StdoutPipe()
-	if err == nil {
-		err = started.Start()
-	}
+		"KUMA_RUNTIME_KUBERNETES_LEADER_ELECTION_RENEW_DEADLINE="+renewDeadline.String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { started.kill() })
-	lines := bufio.NewScanner(output)
-	for lines.Scan() {
-		t.Log("child: " + lines.Text())
-		if _, rest, ready := strings.Cut(lines.Text(), "control plane is ready"); ready {
-			_, rest, _ = strings.Cut(rest, "instance=")
-			started.instance, _, _ = strings.Cut(rest, " ")
-			go io.Copy(io.Discard, output)
-			return started
-		}
+	t.Cleanup(func() {
+		t.Log("child: " + p.LastLines(100))
+		p.Kill()
+	})
+	if err := p.Run(testwait.Timeout); err != nil {
+		t.Fatal(err)
 	}
-	t.Fatal("the child ended before it was ready")
-	return nil
+	return p
 }
-
-func (c *child) kill() { _ = c.Process.Kill(); _ = c.Wait() }
 
 // Times of leases in tests. They are shorter than by default, and so long that a busy machine renews them.
 const leaseDuration, renewDeadline = 12 * time.Second, 10 * time.Second
@@ -340,10 +319,10 @@ func (c *cluster) holder(t *testing.T) string {
 	return lease.Spec.HolderIdentity
 }
 
-func instanceOf(t *testing.T, p *servertest.Plane) string {
+func instanceOf(t *testing.T, admin *client.Client) string {
 	t.Helper()
 	var index struct{ InstanceID string }
-	if err := p.Admin.Get(t.Context(), "/", nil, &index); err != nil {
+	if err := admin.Get(t.Context(), "/", nil, &index); err != nil {
 		t.Fatal(err)
 	}
 	return index.InstanceID
@@ -357,7 +336,7 @@ func TestKubernetesLeadership(t *testing.T) {
 	first := servertest.Start(t, c.replica())
 	testwait.UntilTrue(t, "the only replica leads", first.Leads)
 	second := c.startChild(t)
-	if got, want := c.holder(t), instanceOf(t, first); got != want {
+	if got, want := c.holder(t), instanceOf(t, first.Admin); got != want {
 		t.Errorf("the holder is %s with two replicas, want the first, %s", got, want)
 	}
 	host, _ := os.Hostname()
@@ -368,7 +347,7 @@ func TestKubernetesLeadership(t *testing.T) {
 	if err := first.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	testwait.UntilTrue(t, "the second leads", func() bool { return c.holder(t) == second.instance })
+	testwait.UntilTrue(t, "the second leads", func() bool { return c.holder(t) == instanceOf(t, second.Admin) })
 	t.Logf("another replica leads %s after SIGTERM", time.Since(began))
 
 	third := servertest.Start(t, c.replica())
@@ -376,10 +355,10 @@ func TestKubernetesLeadership(t *testing.T) {
 		t.Error("a third replica leads beside the second")
 	}
 	began = time.Now()
-	second.kill()
+	second.Kill()
 	testwait.UntilTrue(t, "the third leads", third.Leads)
 	t.Logf("another replica leads %s after a kill", time.Since(began))
-	if got := c.holder(t); got != instanceOf(t, third) {
+	if got := c.holder(t); got != instanceOf(t, third.Admin) {
 		t.Errorf("the holder is %s", got)
 	}
 }
@@ -539,24 +518,17 @@ func connect(t *testing.T, p *servertest.Plane, node string) *proxy {
 // dataplaneToken returns a dataplane token of the mesh default.
 func dataplaneToken(t *testing.T, p *servertest.Plane) string {
 	t.Helper()
-	var token []byte
-	request := map[string]string{"mesh": "default", "validFor": "1h"}
-	if err := p.Admin.Post(t.Context(), "/tokens/dataplane", request, &token); err != nil {
+	token, err := mesh.ProxyToken(t.Context(), p.Admin, "default", "dataplane")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return string(token)
+	return token
 }
 
 // connectAs is connect with a token.
 func connectAs(t *testing.T, p *servertest.Plane, node, token string) *proxy {
 	t.Helper()
-	conn, err := grpc.NewClient(p.DataPlane, grpc.WithTransportCredentials(credentials.NewTLS(
-		&tls.Config{InsecureSkipVerify: true})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
+	conn, ctx := mesh.Dial(t, p.DataPlane), mesh.TokenContext(t.Context(), token)
 	connected := &proxy{endpoints: map[string][]string{}}
 	go func() {
 		err := connected.run(ctx, conn, node)
@@ -573,12 +545,8 @@ func connectAs(t *testing.T, p *servertest.Plane, node, token string) *proxy {
 
 // run runs one stream until it ends.
 func (p *proxy) run(ctx context.Context, conn *grpc.ClientConn, node string) error {
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	stream, err := mesh.OpenStream(ctx, conn, &corev3.Node{Id: node}, xds.Cluster)
 	if err != nil {
-		return err
-	}
-	if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node},
-		TypeUrl: xds.Cluster.URL()}); err != nil {
 		return err
 	}
 	for {
@@ -586,8 +554,7 @@ func (p *proxy) run(ctx context.Context, conn *grpc.ClientConn, node string) err
 		if err != nil {
 			return err
 		}
-		ack := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl, ResponseNonce: response.Nonce}
-		if err := stream.Send(ack); err != nil {
+		if err := stream.Ack(response); err != nil {
 			return err
 		}
 		var names []string
@@ -613,12 +580,8 @@ func (p *proxy) run(ctx context.Context, conn *grpc.ClientConn, node string) err
 		if response.TypeUrl != xds.Cluster.URL() {
 			continue
 		}
-		for _, request := range []*discoveryv3.DeltaDiscoveryRequest{
-			{TypeUrl: xds.Endpoint.URL(), ResourceNamesSubscribe: names}, {TypeUrl: xds.Listener.URL()},
-		} {
-			if err := stream.Send(request); err != nil {
-				return err
-			}
+		if err := errors.Join(stream.Subscribe(xds.Endpoint, names...), stream.Subscribe(xds.Listener)); err != nil {
+			return err
 		}
 	}
 }

@@ -7,26 +7,24 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/kube/crd"
-	"weft/internal/rest"
 	"weft/internal/server/servertest"
 	"weft/internal/testwait"
 	"weft/kind"
 	"weft/resource"
+	"weft/test/mesh"
 )
 
 // joins returns the settings of a zone that joins a global control plane.
 func joins(t *testing.T, global *servertest.Plane, zone string) map[string]string {
 	t.Helper()
-	var signed []byte
-	if err := global.Admin.Post(t.Context(), "/tokens/zone", rest.ZoneTokenRequest{Zone: zone, Scope: []string{"cp"},
-		ValidFor: kind.Duration(time.Hour)}, &signed); err != nil {
-		t.Fatal(err)
-	}
+	signed, err := mesh.ZoneToken(t.Context(), global.Admin, zone)
 	token := filepath.Join(t.TempDir(), zone+".token")
-	if err := os.WriteFile(token, signed, 0o600); err != nil {
+	if err == nil {
+		err = os.WriteFile(token, []byte(signed), 0o600)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	return map[string]string{

@@ -18,11 +18,9 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/golang-jwt/jwt/v5"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,6 +29,7 @@ import (
 	"weft/internal/testwait"
 	"weft/internal/wire"
 	"weft/internal/xds"
+	"weft/test/mesh"
 )
 
 // token returns the token that a kubelet would put into a Pod, for some audiences; without one it is for the API
@@ -53,30 +52,18 @@ func (s *shop) token(pod string, audiences ...string) string {
 func (s *shop) node(pod string) string { return "default." + pod + "." + s.name }
 
 // dial returns a connection to the server for proxies.
-func dial(t *testing.T, p *servertest.Plane) *grpc.ClientConn {
-	t.Helper()
-	conn, err := grpc.NewClient(p.DataPlane, grpc.WithTransportCredentials(credentials.NewTLS(
-		&tls.Config{InsecureSkipVerify: true})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
 // tryConnect opens a stream, and returns once it has its first configuration, or has ended with an error.
 func tryConnect(ctx context.Context, conn *grpc.ClientConn, node, token string) error {
 	return tryConnectAs(ctx, conn, &corev3.Node{Id: node}, token)
 }
 
 func tryConnectAs(ctx context.Context, conn *grpc.ClientConn, node *corev3.Node, token string) error {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token))
+	ctx, cancel := context.WithCancel(mesh.TokenContext(ctx, token))
 	defer cancel()
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	stream, err := mesh.OpenStream(ctx, conn, node, xds.Cluster)
 	if err != nil {
 		return err
 	}
-	_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.Cluster.URL()})
 	_, err = stream.Recv()
 	return err
 }
@@ -114,7 +101,7 @@ func TestPodTokens(t *testing.T) {
 	s := c.newShop(t)
 	s.service("web", nil, object{"app": "web"})
 	p := servertest.Start(t, c.options(nil))
-	conn := dial(t, p)
+	conn := mesh.Dial(t, p.DataPlane)
 	for _, pod := range []string{"web-1", "web-2"} {
 		s.pod(pod, "10.42.0."+pod[4:], true, object{"app": "web"})
 		s.awaitStates(pod, "web=Ready")
@@ -200,13 +187,10 @@ func TestPodTokens(t *testing.T) {
 }
 
 // openStream opens a configuration stream, and returns after its first response.
-func openStream(t *testing.T, conn *grpc.ClientConn, node,
-	token string) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
+func openStream(t *testing.T, conn *grpc.ClientConn, node, token string) mesh.Stream {
 	t.Helper()
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
+	stream, err := mesh.OpenStream(mesh.TokenContext(t.Context(), token), conn, &corev3.Node{Id: node}, xds.Cluster)
 	if err == nil {
-		_ = stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: node}, TypeUrl: xds.Cluster.URL()})
 		_, err = stream.Recv()
 	}
 	if err != nil {
@@ -223,7 +207,7 @@ func TestPodTokensWithoutAPIServer(t *testing.T) {
 	s := c.newShop(t)
 	s.service("web", nil, object{"app": "web"})
 	p := servertest.Start(t, c.options(nil))
-	conn := dial(t, p)
+	conn := mesh.Dial(t, p.DataPlane)
 	for _, pod := range []string{"web-1", "web-2"} {
 		s.pod(pod, "10.42.0."+pod[4:], true, object{"app": "web"})
 		s.awaitStates(pod, "web=Ready")
@@ -253,7 +237,7 @@ func TestPodTokensFlood(t *testing.T) {
 	s := c.newShop(t)
 	s.service("web", nil, object{"app": "web"})
 	p := servertest.Start(t, c.options(nil))
-	conn := dial(t, p)
+	conn := mesh.Dial(t, p.DataPlane)
 	s.pod("web-1", "10.42.0.1", true, object{"app": "web"})
 	s.awaitStates("web-1", "web=Ready")
 	own := s.token("web-1", "weft")
@@ -316,7 +300,7 @@ func TestPodIdentity(t *testing.T) {
 	s := c.newShop(t)
 	s.service("web", nil, object{"app": "web"})
 	p := servertest.Start(t, c.options(nil))
-	conn := dial(t, p)
+	conn := mesh.Dial(t, p.DataPlane)
 	apply(t, p, `{type: MeshIdentity, mesh: default, name: all.`+c.namespace+`, spec: {selector: {dataplane: `+
 		`{matchLabels: {}}}, provider: {type: Bundled}}}`)
 	s.pod("web-1", "10.42.0.1", true, object{"app": "web", "k8s.kuma.io/service-account": "admin",
@@ -444,7 +428,7 @@ func TestPodsThatAreNotAdmitted(t *testing.T) {
 	token, node := s.token("web-1", "weft"), "demo.web-1."+s.name
 	var conns []*grpc.ClientConn
 	for _, p := range planes {
-		conns = append(conns, dial(t, p))
+		conns = append(conns, mesh.Dial(t, p.DataPlane))
 		awaitRead(t, p, "/meshes/demo", "namespace")
 		rejects(t, tryConnect(t.Context(), conns[len(conns)-1], node, token), codes.PermissionDenied,
 			"mesh demo does not admit", "{kubernetes: {namespace.labels: {team: a}, zone: default}}")
@@ -487,7 +471,7 @@ func TestReportsOnEveryReplica(t *testing.T) {
 			"containers": []any{object{"name": "app", "image": "app"}}}})
 	token := s.token("web-1", "weft")
 	for _, p := range planes {
-		conn := dial(t, p)
+		conn := mesh.Dial(t, p.DataPlane)
 		testwait.UntilTrue(t, "the sidecar gets the rule", func() bool {
 			err := tryConnect(t.Context(), conn, s.node("web-1"), token)
 			return status.Code(err) == codes.PermissionDenied &&

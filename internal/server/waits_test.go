@@ -9,16 +9,12 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 
 	"weft/internal/server/servertest"
 	"weft/internal/store/sealed"
 	"weft/internal/testwait"
 	"weft/internal/xds"
+	"weft/test/mesh"
 )
 
 // sharing starts replicas of a zone on one PostgreSQL. The first one leads.
@@ -43,33 +39,17 @@ func sharing(t *testing.T, n int) (planes []*servertest.Plane) {
 // rejectEverything connects a proxy of the mesh default whose Envoy rejects every response.
 func rejectEverything(t *testing.T, p *servertest.Plane, name string) {
 	t.Helper()
-	trust, err := credentials.NewClientTLSFromFile(filepath.Join(p.DataDir, "ca.crt"), "localhost")
+	stream, err := mesh.OpenStream(mesh.TokenContext(t.Context(), dataplaneToken(t, p)), mesh.Dial(t, p.DataPlane),
+		&corev3.Node{Id: "default." + name}, xds.Cluster, xds.Listener)
 	if err != nil {
 		t.Fatal(err)
-	}
-	conn, err := grpc.NewClient(p.DataPlane, grpc.WithTransportCredentials(trust))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+dataplaneToken(t, p))
-	stream, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []xds.Type{xds.Cluster, xds.Listener} {
-		if err := stream.Send(&discoveryv3.DeltaDiscoveryRequest{Node: &corev3.Node{Id: "default." + name},
-			TypeUrl: kind.URL()}); err != nil {
-			t.Fatal(err)
-		}
 	}
 	rejected := make(chan error, 1)
 	go func() {
 		for {
 			response, err := stream.Recv()
 			if err == nil {
-				err = stream.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: response.TypeUrl,
-					ResponseNonce: response.Nonce, ErrorDetail: &rpcstatus.Status{Message: "duplicate address"}})
+				err = stream.Reject(response, "duplicate address")
 			}
 			select {
 			case rejected <- err:
