@@ -1,27 +1,29 @@
 package envoy
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
+	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"weft/internal/envoy/envoytest"
 	"weft/internal/identity"
 	"weft/internal/match"
+	"weft/internal/process"
 	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/testnet"
+	"weft/internal/testwait"
 	"weft/internal/xds"
 	"weft/kind"
 )
@@ -42,27 +44,21 @@ func startEnvoy(t *testing.T, resources ...*xds.Resource) {
 
 func runEnvoy(t *testing.T, bootstrap string, flags ...string) {
 	t.Helper()
-	flags = append([]string{"-c", bootstrap, "--disable-hot-restart", "--concurrency", "1", "-l", "info"}, flags...)
-	cmd := exec.CommandContext(t.Context(), envoytest.Binary(t), flags...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	logs, err := cmd.StderrPipe()
+	p, err := process.Start(t.TempDir(), "envoy", append([]string{envoytest.Binary(t), "-c", bootstrap,
+		"--disable-hot-restart", "--concurrency", "1", "-l", "info"}, flags...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	t.Cleanup(p.Kill)
+	if err := p.Await(testwait.Timeout, "Envoy serves", func(context.Context) error {
+		log, err := os.ReadFile(p.Log)
+		if err == nil && !bytes.Contains(log, []byte("starting main dispatch loop")) {
+			err = errors.New("it starts")
+		}
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	var seen strings.Builder
-	lines := bufio.NewScanner(logs)
-	for lines.Scan() {
-		fmt.Fprintln(&seen, lines.Text())
-		if strings.Contains(lines.Text(), "starting main dispatch loop") {
-			go func() { _, _ = io.Copy(io.Discard, logs) }()
-			return
-		}
-	}
-	t.Fatalf("Envoy ended:\n%s", seen.String())
 }
 
 func TestMain(m *testing.M) { testnet.Main(m) }

@@ -17,9 +17,9 @@ func OwnGroup() *syscall.SysProcAttr {
 // killGroup kills the process group of a process. A group that has ended is ignored.
 func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
 
-// killFamily kills a process, its group and all its descendants. It stops them first, until it finds no new one, since
-// a stopped process starts no child. Processes that have ended are ignored.
-func killFamily(pid int) {
+// stopFamily stops a process, its group and all its descendants, and returns them; a negative ID is a group. It stops
+// them until it finds no new one, since a stopped process starts no child.
+func stopFamily(pid int) map[int]bool {
 	family := map[int]bool{}
 	for grown := true; grown; {
 		grown = false
@@ -30,8 +30,13 @@ func killFamily(pid int) {
 			}
 		}
 	}
+	return family
+}
+
+// signalAll sends a signal to the members of a family. Processes that have ended are ignored.
+func signalAll(family map[int]bool, signal syscall.Signal) {
 	for member := range family {
-		_ = syscall.Kill(member, syscall.SIGKILL)
+		_ = syscall.Kill(member, signal)
 	}
 }
 

@@ -17,5 +17,14 @@ func killGroup(pid int) {
 	}
 }
 
-// killFamily kills a process.
-func killFamily(pid int) { killGroup(pid) }
+// stopFamily returns a process, which it does not stop.
+func stopFamily(pid int) map[int]bool { return map[int]bool{pid: true} }
+
+// signalAll sends processes a signal.
+func signalAll(family map[int]bool, signal syscall.Signal) {
+	for pid := range family {
+		if process, err := os.FindProcess(pid); err == nil {
+			_ = process.Signal(signal) // unless it has exited
+		}
+	}
+}

@@ -98,16 +98,25 @@ func (p *Process) State() *os.ProcessState {
 // Signal sends a signal to the program.
 func (p *Process) Signal(signal os.Signal) error { return p.cmd.Process.Signal(signal) }
 
+// FreezeFamily stops the program and all its descendants from running until thaw, as a machine that hangs does.
+func (p *Process) FreezeFamily() (thaw func()) {
+	family := stopFamily(p.PID())
+	return func() { signalAll(family, syscall.SIGCONT) }
+}
+
 // Freeze stops the program from running until Thaw. Its connections stay open.
 func (p *Process) Freeze() error { return p.Signal(syscall.SIGSTOP) }
 
 // Thaw continues a frozen program.
 func (p *Process) Thaw() error { return p.Signal(syscall.SIGCONT) }
 
-// Stop ends the program by SIGTERM, and waits until it has exited. A program that was not started has.
-func (p *Process) Stop() {
+// Stop ends the program by SIGTERM, as [Process.End] does.
+func (p *Process) Stop() { p.End(syscall.SIGTERM) }
+
+// End sends the program a signal that ends it, and waits until it has exited. A program that was not started has.
+func (p *Process) End(signal os.Signal) {
 	if p != nil && p.cmd != nil {
-		_ = p.Signal(syscall.SIGTERM) // unless it has exited
+		_ = p.Signal(signal) // unless it has exited
 		<-p.exited
 	}
 }
@@ -127,7 +136,7 @@ func (p *Process) Kill() {
 func KillFamilies(programs ...*Process) {
 	for _, p := range programs {
 		if !p.HasExited() {
-			killFamily(p.PID())
+			signalAll(stopFamily(p.PID()), syscall.SIGKILL)
 		}
 	}
 	for _, p := range programs {

@@ -6,7 +6,6 @@
 package postgrestest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,16 +13,15 @@ import (
 	"os/exec"
 	"os/user"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"weft/internal/process"
 	"weft/internal/store/sql"
 	"weft/internal/testnet"
 	"weft/internal/testwait"
@@ -36,9 +34,7 @@ type Server struct {
 	as       *syscall.Credential
 	port     int // of 127.0.0.1, with TLS alone; it also names the socket's file
 	settings []string
-	process  *exec.Cmd
-	exited   <-chan struct{} // closed once the process has
-	output   bytes.Buffer    // read once the process has ended
+	process  *process.Process
 
 	mu        sync.Mutex
 	databases int      // made
@@ -138,119 +134,57 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 func (s *Server) command(program string, args ...string) *exec.Cmd {
 	command := exec.Command(filepath.Join(s.bin, program), args...)
 	command.Dir = s.dir
-	command.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Pdeathsig: syscall.SIGQUIT}
+	command.SysProcAttr = s.attributes()
 	return command
+}
+
+func (s *Server) attributes() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: s.as, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 }
 
 // Run starts the server again after [Server.Stop] or [Server.Kill], and returns once it answers.
 func (s *Server) Run(t testing.TB) {
 	t.Helper()
-	s.output.Reset()
 	args := []string{"-D", s.data(), "-k", s.dir, "-p", strconv.Itoa(s.port)}
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	s.process = s.command("postgres", args...)
-	s.process.Stdout, s.process.Stderr = &s.output, &s.output
-	if err := s.start(); err != nil {
+	s.process = process.New(s.dir, "postgres", append([]string{filepath.Join(s.bin, "postgres")}, args...)...)
+	s.process.Dir = s.dir
+	s.process.Launch = func(command *exec.Cmd) error {
+		command.SysProcAttr = s.attributes()
+		return command.Start()
+	}
+	if err := s.process.Start(); err != nil {
 		t.Fatal(err)
 	}
-	responds := false
-	defer func() {
-		if !responds {
-			s.end(syscall.SIGQUIT)
-			t.Logf("%s", s.output.Bytes())
-		}
-	}()
-	testwait.Until(t, "PostgreSQL responds", func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), testwait.Attempt)
+	if err := s.process.Await(testwait.Timeout, "PostgreSQL responds", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, testwait.Attempt)
 		defer cancel()
 		connection, err := s.connect(ctx, "postgres")
 		if err == nil {
 			connection.Close(ctx)
 		}
 		return err
-	})
-	responds = true
-}
-
-// start keeps the thread that starts the server for as long as that runs: a program that is to die with its parent
-// dies with the thread that started it, and a test may end others.
-func (s *Server) start() error {
-	process, started, exited := s.process, make(chan error), make(chan struct{})
-	s.exited = exited
-	go func() {
-		defer close(exited)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := process.Start()
-		started <- err
-		if err == nil {
-			_ = process.Wait()
-		}
-	}()
-	return <-started
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Stop ends the server and every connection to it. Where it does not run it does nothing.
-func (s *Server) Stop() { s.end(syscall.SIGINT) }
+func (s *Server) Stop() { s.process.End(syscall.SIGINT) }
 
 // Kill ends the server as a crash does: what it has not written to its log is lost.
-func (s *Server) Kill() { s.end(syscall.SIGQUIT) }
+func (s *Server) Kill() { s.process.End(syscall.SIGQUIT) }
 
 // Freeze stops the server and the processes of its connections in the midst of what they do, as a machine that hangs
 // would: connections stay, and nothing responds. The returned function lets them go on; it is called when the test
 // ends, if not before.
 func (s *Server) Freeze(t testing.TB) (thaw func()) {
 	t.Helper()
-	frozen := map[int]bool{}
-	// Those that are started meanwhile are stopped too: only what goes on starts more.
-	for more := true; more; {
-		more = false
-		for _, pid := range s.pids(t) {
-			if !frozen[pid] && syscall.Kill(pid, syscall.SIGSTOP) == nil {
-				frozen[pid], more = true, true
-			}
-		}
-	}
-	thaw = sync.OnceFunc(func() {
-		for pid := range frozen {
-			_ = syscall.Kill(pid, syscall.SIGCONT) // one that has gone needs none
-		}
-	})
+	thaw = sync.OnceFunc(s.process.FreezeFamily())
 	t.Cleanup(thaw)
 	return thaw
-}
-
-// pids are the server's process and its children.
-func (s *Server) pids(t testing.TB) []int {
-	t.Helper()
-	pids := []int{s.process.Process.Pid}
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil || len(stats) == 0 {
-		t.Skip("there is no /proc that tells the server's processes")
-	}
-	for _, file := range stats {
-		text, _ := os.ReadFile(file) // of a process that may have gone
-		_, rest, _ := strings.Cut(string(text), ") ")
-		var state string
-		var parent int
-		if n, _ := fmt.Sscan(rest, &state, &parent); n == 2 && parent == pids[0] {
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file))); err == nil {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	return pids
-}
-
-func (s *Server) end(signal syscall.Signal) {
-	if s.process == nil {
-		return
-	}
-	_ = s.process.Process.Signal(signal)
-	<-s.exited
-	s.process = nil
 }
 
 func (s *Server) connect(ctx context.Context, database string) (*pgx.Conn, error) {
