@@ -51,7 +51,6 @@ func (s *shop) token(pod string, audiences ...string) string {
 // node returns the ID of the Envoy of a Pod.
 func (s *shop) node(pod string) string { return "default." + pod + "." + s.name }
 
-// dial returns a connection to the server for proxies.
 // tryConnect opens a stream, and returns once it has its first configuration, or has ended with an error.
 func tryConnect(ctx context.Context, conn *grpc.ClientConn, node, token string) error {
 	return tryConnectAs(ctx, conn, &corev3.Node{Id: node}, token)

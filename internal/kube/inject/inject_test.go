@@ -23,7 +23,7 @@ import (
 
 // TestInjection: the patched Pod of each scenario. A scenario has the Pod and its Namespace, settings that differ from
 // the defaults (fields of settings.Injector), rules of the Namespace (ResourceQuotas and LimitRanges), and
-// ContainerPatches. Existing meshes are default, demo and team-a.
+// ContainerPatches. Existing meshes are default, demo and team-a. Most patched Pods are differences from that of native.
 func TestInjection(t *testing.T) {
 	golden.Run(t, "testdata/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
 		in := inputOf(t, scenario)
@@ -34,7 +34,7 @@ func TestInjection(t *testing.T) {
 		}
 		golden.Set(scenario, "warnings.txt", strings.Join(append(result.Warnings, ""), "\n"))
 		patched := applied(t, in.Pod, result.Patch)
-		golden.Set(scenario, "patched.yaml", toYAML(t, patched))
+		golden.Set(scenario, "patched.yaml", "--- # Pod\n"+toYAML(t, patched))
 		again := in
 		again.Pod = patched
 		second, err := Inject(again)
