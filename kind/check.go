@@ -102,7 +102,8 @@ const (
 
 	// proxyType is a label and a tag of former releases.
 	proxyType        = ProxyTypeLabel
-	proxyTypeProblem = "has no meaning here; a zone proxy is told by its section of networking"
+	proxyTypeProblem = "has no meaning here: networking.zoneIngress or networking.zoneEgress makes a Dataplane a " +
+		"zone proxy"
 )
 
 var protocols = []string{string(TCP), string(TLS), string(HTTP), string(HTTP2), string(GRPC), string(Kafka)}

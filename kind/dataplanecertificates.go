@@ -86,7 +86,7 @@ func (l *DataplaneCertificates) Aliases() [][]string {
 	sets := l.sets()
 	for i, one := range sets {
 		for _, other := range sets[i+1:] {
-			if one.apart(other) {
+			if one.isDisjoint(other) {
 				pairs = append(pairs, crossed(one.List(), other.List())...)
 			}
 		}

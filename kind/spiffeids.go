@@ -56,5 +56,5 @@ func (n SpiffeIDs) Covers(m SpiffeIDs) bool {
 // Union returns the SPIFFE IDs of both.
 func (n SpiffeIDs) Union(m SpiffeIDs) SpiffeIDs { return SpiffeIDsOf(append(n.List(), m.List()...)...) }
 
-// apart reports whether they have no SPIFFE ID in common.
-func (n SpiffeIDs) apart(m SpiffeIDs) bool { return !slices.ContainsFunc(m.List(), n.Has) }
+// isDisjoint reports whether they have no SPIFFE ID in common.
+func (n SpiffeIDs) isDisjoint(m SpiffeIDs) bool { return !slices.ContainsFunc(m.List(), n.Has) }

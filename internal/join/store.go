@@ -82,7 +82,7 @@ func (g *Global) checkStore(ctx context.Context, zone string) error {
 				if becomes {
 					o.Spec.Store, o.Spec.StoreTime = fingerprint, &kind.Time{Time: time.Now()}
 				}
-				o.Spec.RejectedStores = without(o.Spec.RejectedStores, fingerprint)
+				o.Spec.RejectedStores = withoutStore(o.Spec.RejectedStores, fingerprint)
 				return becomes
 			}
 			known = o.Spec.Store
@@ -150,13 +150,13 @@ func recordRejectedStore(known *kind.ZoneInsight, fingerprint, from string) (new
 			return false
 		}
 	}
-	all := append(without(known.RejectedStores, fingerprint),
+	all := append(withoutStore(known.RejectedStores, fingerprint),
 		kind.RejectedStore{Store: fingerprint, From: from, Time: kind.Time{Time: now}})
 	known.RejectedStores = all[max(0, len(all)-maxRejectedStores):]
 	return true
 }
 
-func without(all []kind.RejectedStore, fingerprint string) []kind.RejectedStore {
+func withoutStore(all []kind.RejectedStore, fingerprint string) []kind.RejectedStore {
 	return slices.DeleteFunc(slices.Clone(all), func(r kind.RejectedStore) bool { return r.Store == fingerprint })
 }
 

@@ -16,9 +16,9 @@ import (
 	"weft/kind"
 )
 
-// cite adds to an explanation of a request of a proxy the fields of policies that its route and its settings are from.
-// The explanation is read from the configuration, which knows no policy.
-func (w *world) cite(from state.ProxyKey, e *envoysim.Explanation) {
+// addSources adds to an explanation of a request of a proxy the fields of policies that its route and its settings are
+// from. The explanation is read from the configuration, which knows no policy.
+func (w *world) addSources(from state.ProxyKey, e *envoysim.Explanation) {
 	p := w.config.state.Proxies.Proxy.Get(w.r, from)
 	to, ok := service.ParseDestination(e.Addressed)
 	if p == nil || !ok {
@@ -128,7 +128,7 @@ func (c *citation) route() {
 	if routing.Route.Last().Name == proxy.UnmatchedRule {
 		detail = "no rule matches, so the proxy rejects the request"
 	}
-	c.cite("match", strings.Join(items, ", "), detail)
+	c.addSource("match", strings.Join(items, ", "), detail)
 }
 
 // takes reports whether the request takes a rule. Routes in Envoy have its name, and a suffix for some methods.
@@ -157,16 +157,16 @@ func (c *citation) rule(rule *proxy.RoutingRule, all []proxy.RoutingRule) {
 				matches = append(matches, rule.Matches[i].String())
 			}
 		}
-		c.cite(step.name, from.String(), strings.Join(matches, " or "))
+		c.addSource(step.name, from.String(), strings.Join(matches, " or "))
 		for _, former := range rule.Overridden[step.field] {
-			c.cite(envoysim.Overrides, former.String(), "")
+			c.addSource(envoysim.Overrides, former.String(), "")
 		}
 		if step.field == "matches" {
 			c.overridden(all)
 		}
 	}
 	for _, u := range rule.Unresolved {
-		c.cite("unresolved", u.Field.String(), u.Reason)
+		c.addSource("unresolved", u.Field.String(), u.Reason)
 	}
 }
 
@@ -174,12 +174,12 @@ func (c *citation) rule(rule *proxy.RoutingRule, all []proxy.RoutingRule) {
 func (c *citation) overridden(rules []proxy.RoutingRule) {
 	for i := range rules {
 		if _, ok := rules[i].OverriddenSNIs[c.e.SNIMatch]; ok {
-			c.cite(envoysim.Overrides, rules[i].Fields["matches"].String(), "SNI "+c.e.SNIMatch)
+			c.addSource(envoysim.Overrides, rules[i].Fields["matches"].String(), "SNI "+c.e.SNIMatch)
 		}
 	}
 }
 
-func (c *citation) cite(step, field, detail string) {
+func (c *citation) addSource(step, field, detail string) {
 	c.e.Sources = append(c.e.Sources, envoysim.Source{Step: step, Field: field, Detail: detail})
 }
 

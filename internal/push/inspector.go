@@ -146,7 +146,7 @@ func (i *Inspector) Explain(request envoysim.Request, remoteZones envoysim.Remot
 	if err != nil {
 		return nil, err
 	}
-	w.cite(request.From, explanation)
+	w.addSources(request.From, explanation)
 	w.citeRejections(explanation)
 	return explanation, nil
 }

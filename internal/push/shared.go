@@ -45,8 +45,8 @@ func (s Shared[L]) lists() []L {
 	return all
 }
 
-// without returns the blocks that other does not have, or has less often.
-func (s Shared[L]) without(other Shared[L]) (rest Shared[L]) {
+// subtract returns the blocks that other does not have, or has less often.
+func (s Shared[L]) subtract(other Shared[L]) (rest Shared[L]) {
 	has := make(map[*block[L]]int, len(other))
 	for _, b := range other {
 		has[b]++
@@ -70,7 +70,7 @@ func withoutCommon[L comparable](a, b Shared[L]) (onlyA, onlyB Shared[L]) {
 	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
 		a, b = a[:len(a)-1], b[:len(b)-1]
 	}
-	return a.without(b), b.without(a)
+	return a.subtract(b), b.subtract(a)
 }
 
 // sharing derives the resources that proxies with the same K share. The resources use the endpoint lists L.

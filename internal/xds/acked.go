@@ -19,13 +19,14 @@ type ackWait struct {
 	revision uint64
 	concerns func(NACK) bool // nil: every NACK does
 	progress func()          // called for each response that the client acks or rejects; nil: not wanted
-	done     chan<- fate
+	done     chan<- streamOutcome
 }
 
-type fate int
+// streamOutcome is the end of a wait for a stream.
+type streamOutcome int
 
 const (
-	inSync fate = iota
+	inSync streamOutcome = iota
 	rejecting
 	lost
 )
@@ -53,7 +54,7 @@ func (s *Server) WaitHalfAcked(ctx context.Context, revision uint64, progress fu
 
 // waitAcked waits until at most maxPending of the streams are neither in sync nor ended.
 func waitAcked(ctx context.Context, streams []*Stream, w ackWait, maxPending int) (SyncState, error) {
-	done := make(chan fate, len(streams))
+	done := make(chan streamOutcome, len(streams))
 	w.done = done
 	for _, stream := range streams {
 		stream.await(w)
@@ -89,7 +90,7 @@ var ErrLost = errors.New("the stream ended")
 // WaitAcked waits until the client has acked or rejected everything up to a revision. The error is the context's, or
 // [ErrLost].
 func (s *Stream) WaitAcked(ctx context.Context, revision uint64) error {
-	done := make(chan fate, 1)
+	done := make(chan streamOutcome, 1)
 	s.await(ackWait{revision: revision, done: done})
 	select {
 	case f := <-done:
@@ -103,9 +104,9 @@ func (s *Stream) WaitAcked(ctx context.Context, revision uint64) error {
 	}
 }
 
-func (r *SyncState) count(f fate) {
+func (r *SyncState) count(o streamOutcome) {
 	r.Pending--
-	switch f {
+	switch o {
 	case inSync:
 		r.InSync++
 	case rejecting:
@@ -127,7 +128,7 @@ func (s *Stream) await(w ackWait) {
 	s.reportAcked()
 }
 
-func (s *Stream) dropWait(done chan<- fate) {
+func (s *Stream) dropWait(done chan<- streamOutcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits = slices.DeleteFunc(s.waits, func(w ackWait) bool { return w.done == done })
@@ -151,12 +152,13 @@ func (s *Stream) reportAcked() {
 		if !s.session.inSyncAt(w.revision) {
 			return false
 		}
-		w.done <- s.session.fate(w.concerns)
+		w.done <- s.session.waitOutcome(w.concerns)
 		return true
 	})
 }
 
-func (s *session) fate(concerns func(NACK) bool) fate {
+// waitOutcome returns the outcome of a wait for a stream that is in sync.
+func (s *session) waitOutcome(concerns func(NACK) bool) streamOutcome {
 	for t := range s.subs {
 		for _, nack := range s.subs[t].nacks {
 			if concerns == nil || concerns(nack) {

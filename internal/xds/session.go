@@ -78,7 +78,7 @@ func (s *session) step(r *request) (outcome, error) {
 	if !ok {
 		return outcome{},
 			fmt.Errorf("type_url %q is not served; request clusters, endpoints, listeners, extension "+
-				"configs, routes or secrets", brief(r.typeURL))
+				"configs, routes or secrets", truncate(r.typeURL))
 	}
 	if err := checkNames(r); err != nil {
 		return outcome{}, err
@@ -276,8 +276,8 @@ func (s *session) find(t Type, name string) (int, *entry) {
 	return 0, nil
 }
 
-// brief returns the beginning of a text of the client, as an error repeats it.
-func brief(word string) string { return strings.ToValidUTF8(word[:min(len(word), 100)], "") }
+// truncate returns the beginning of a text of the client, as an error repeats it.
+func truncate(word string) string { return strings.ToValidUTF8(word[:min(len(word), 100)], "") }
 
 // currentNACKs returns the NACKs of resources in the version that the stream's sets have.
 func (s *session) currentNACKs() []NACK {

@@ -144,7 +144,7 @@ func (s *Stream) receive(r *request) (err error) {
 		}
 		if id := r.node.GetId(); id != "" && id != s.node {
 			return status.Errorf(codes.InvalidArgument, "the node changed from %q to %q; a stream is of one node",
-				s.node, brief(id))
+				s.node, truncate(id))
 		}
 	}
 }

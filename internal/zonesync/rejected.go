@@ -67,7 +67,7 @@ func newRejectedSet() rejectedSet {
 
 // addRejected stores an item in place of an older state of its key, and reports whether it fits the bounds.
 func (r *rejectedSet) addRejected(one *rejectedItem, limits Limits) bool {
-	one.reason = clip(one.reason)
+	one.reason = truncate(one.reason)
 	key := one.item.Key
 	if old := r.all[key]; old == nil || old.reason != one.reason {
 		r.changed[key] = true

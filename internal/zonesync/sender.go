@@ -292,7 +292,7 @@ func (s *Sender) applyRejections(ack *wire.Ack) error {
 		if err != nil {
 			return err
 		}
-		if s.keepRejection(key, clip(rejection.Reason), true); len(s.rejected) > s.log.RejectedItems ||
+		if s.keepRejection(key, truncate(rejection.Reason), true); len(s.rejected) > s.log.RejectedItems ||
 			s.rejectedBytes > s.log.RejectedBytes {
 			return fmt.Errorf("more than %d items or %d bytes are rejected, which are not listed any more",
 				s.log.RejectedItems, s.log.RejectedBytes)

@@ -85,10 +85,10 @@ func (s *Session) hello(h *wire.Hello) error {
 	}
 	side := Side{Kind: h.Kind, Owner: kind.Owner{Zone: h.Zone}, Instance: h.Instance, Release: h.Release}
 	if side.Owner != s.peer {
-		return fmt.Errorf("it says that it is %s, and has proved to be %s", clip(side.Owner.String()), s.peer)
+		return fmt.Errorf("it says that it is %s, and has proved to be %s", truncate(side.Owner.String()), s.peer)
 	}
 	if side.Kind != s.own.Kind {
-		return fmt.Errorf("it speaks of %q on a stream of %s", clip(side.Kind), s.own.Kind)
+		return fmt.Errorf("it speaks of %q on a stream of %s", truncate(side.Kind), s.own.Kind)
 	}
 	var err error
 	if s.protocol, err = agree(h.Protocol); err != nil {

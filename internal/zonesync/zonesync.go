@@ -162,7 +162,7 @@ func decodeItem(encoded []byte) (Item, error) {
 	return Item{Key: key, Body: item.Body, Deleted: item.Deleted}, err
 }
 
-func clip(reason string) string {
+func truncate(reason string) string {
 	if len(reason) <= maxReasonBytes {
 		return reason
 	}

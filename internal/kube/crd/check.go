@@ -164,7 +164,7 @@ func checkPermissions(ctx context.Context, client *api.Client, user string, need
 	for i, r := range needed {
 		group.Go(func() error {
 			for _, verb := range r.verbs {
-				allowed, err := may(ctx, client, r, verb)
+				allowed, err := isAllowed(ctx, client, r, verb)
 				if err != nil {
 					return err
 				}
@@ -196,8 +196,8 @@ func checkPermissions(ctx context.Context, client *api.Client, user string, need
 	return fmt.Errorf("%w: bind the role of docs/kubernetes.md to the user", errors.Join(faults...))
 }
 
-// may asks whether the client's user has a permission.
-func may(ctx context.Context, client *api.Client, r rule, verb string) (bool, error) {
+// isAllowed returns whether the client's user has a permission.
+func isAllowed(ctx context.Context, client *api.Client, r rule, verb string) (bool, error) {
 	var review struct{ Status struct{ Allowed bool } }
 	err := client.Create(ctx, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", map[string]any{
 		"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",

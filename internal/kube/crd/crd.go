@@ -115,7 +115,7 @@ func DefinitionOf(d resource.Descriptor) Definition {
 	if len(spec.Required) > 0 {
 		object.Required = []string{"spec"}
 	}
-	if travels(info) {
+	if mayBeNewer(info) {
 		object.Properties["spec"].preserveUnknown()
 	}
 	if info.Flat {
@@ -131,9 +131,9 @@ func DefinitionOf(d resource.Descriptor) Definition {
 	return definition(info, version)
 }
 
-// travels reports whether resources of a kind may come from a newer control plane, whose fields must not be lost. The
-// older kinds never had a closed schema.
-func travels(info *resource.Info) bool { return info.Flat || info.Sync != 0 }
+// mayBeNewer reports whether resources of a kind may come from a newer control plane, whose fields must not be lost.
+// The older kinds never had a closed schema.
+func mayBeNewer(info *resource.Info) bool { return info.Flat || info.Sync != 0 }
 
 func definition(info *resource.Info, version VersionOfGroup) Definition {
 	name, plural := info.Name, Plural(info)

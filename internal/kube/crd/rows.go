@@ -82,7 +82,7 @@ func leaderLease(_ string, body []byte) kube.Lease {
 // with fields that this release does not know keeps the API server's order, since a newer control plane may have sent
 // them.
 func normal(d resource.Descriptor) func([]byte) []byte {
-	open := travels(d.Describe())
+	open := mayBeNewer(d.Describe())
 	return func(body []byte) []byte {
 		o, err := resource.FromBody(d, resource.Meta{}, body)
 		if err != nil {

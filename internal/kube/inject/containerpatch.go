@@ -47,7 +47,7 @@ func (i *injection) patched(c core.Container, of operations) (json.RawMessage, b
 			i.patchProblem(name, byPod, "makes the container %s invalid: %v", c.Name, err)
 			return nil, false
 		}
-		if raised := raises(before, after); byPod && raised != "" && !p.MayRaisePrivileges {
+		if raised := harmfulChanges(before, after); byPod && raised != "" && !p.MayRaisePrivileges {
 			i.patchProblem(name, byPod, "changes more of the container %s than is harmless (%s), so only the setting "+
 				"runtime.kubernetes.injector.containerPatches may name it, unless its mayRaisePrivileges is true",
 				c.Name, raised)
@@ -112,11 +112,11 @@ func decodeContainer(text []byte) (*core.Container, error) {
 	return &c, nil
 }
 
-// raises returns the fields that a changed container has other than harmlessly, or "". A patch of the resources, of
-// variables that no program of ours reads, of the pull policy, of messages at the end and of the probes' timing is
-// harmless, and so is one that takes privileges away. Everything else is not, whatever it does: fields that later
-// releases of Kubernetes add, too.
-func raises(before, after *core.Container) string {
+// harmfulChanges returns the fields that a changed container has other than harmlessly, or "". A patch of the
+// resources, of variables that no program of ours reads, of the pull policy, of messages at the end and of the probes'
+// timing is harmless, and so is one that takes privileges away. Everything else is not, whatever it does: fields that
+// later releases of Kubernetes add, too.
+func harmfulChanges(before, after *core.Container) string {
 	was, is := *before, *after
 	was.SecurityContext, is.SecurityContext = withoutTightened(before.SecurityContext, after.SecurityContext)
 	was.Env, is.Env = ofPrograms(before.Env), ofPrograms(after.Env)

@@ -70,7 +70,7 @@ func TestHarmlessPatches(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := raises(before, after); got != c.raises {
+			if got := harmfulChanges(before, after); got != c.raises {
 				t.Errorf("it raises %q, want %q", got, c.raises)
 			}
 		})
