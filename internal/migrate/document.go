@@ -74,6 +74,20 @@ func decode(doc []byte) (map[string]any, error) {
 	return fields, nil
 }
 
+// lacksText returns that a field has no text: it is missing, or a boolean or number that was to be quoted.
+func lacksText(field string, values ...any) string {
+	for _, value := range values {
+		switch value.(type) {
+		case nil, string:
+		case bool:
+			return fmt.Sprintf("its %s is %v, as YAML reads y, no and on without quotes", field, value)
+		default:
+			return fmt.Sprintf("its %s is no text without quotes", field)
+		}
+	}
+	return "it has no " + field
+}
+
 // add records an object in its Universal form.
 func (t *translation) add(source string, fields map[string]any) error {
 	o := &object{source: source, fields: fields}
@@ -94,7 +108,7 @@ func (t *translation) add(source string, fields map[string]any) error {
 		o.mesh = mesh
 	}
 	if o.kind == "" {
-		return errors.New("it has no type")
+		return errors.New(lacksText("type", fields["type"], fields["kind"]))
 	}
 	switch {
 	case problem != "":
@@ -199,7 +213,7 @@ func (t *translation) classify(o *object) {
 	case d == nil || d.Describe().Hidden:
 		o.omit("", "weft has no such kind", "leave the document out")
 	case o.name == "":
-		o.omit("", "it has no name", "correct the document")
+		o.omit("", lacksText("name", o.fields["name"]), "correct the document")
 	case d.Describe().Scope == resource.Mesh && o.mesh == "":
 		o.omit("", "it names no mesh", "write `mesh` in the document")
 	default:
