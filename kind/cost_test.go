@@ -44,6 +44,8 @@ func TestValuesThatCostTooMuch(t *testing.T) {
 		{"at the bound", "", nil, []int{1 << 20}, "", "[]", "[1048576]"},
 		{"beyond it", "", nil, []int{1<<20 + 1}, item + ": is 1048577, want at most 1048576: each proxy", "[]",
 			"[1048576]"},
+		{"far beyond it", "", nil, []int{4e9}, item + ": is 4000000000, want at most 1048576: each proxy", "[]",
+			"[1048576]"},
 		{"of a producer", "producer", nil, []int{1 << 20}, item + ": is 1048576, want at most 65536 in a policy " +
 			"about the clients of a service", "[]", "[65536]"},
 		{"of a consumer", "consumer", nil, []int{1 << 20}, "", "[]", "[1048576]"},

@@ -51,8 +51,8 @@ type FaultAbort struct {
 
 // FaultDelay delays requests.
 type FaultDelay struct {
-	Value      *Duration `json:"value,omitempty" schema:"required min=1ms max=10y" cost:"max=1h"` // the delay
-	Percentage *Decimal  `json:"percentage,omitempty" schema:"required"`                          // the percentage of the requests
+	Value      *Duration `json:"value,omitempty" schema:"required min=1ms" cost:"max=1h"` // the delay
+	Percentage *Decimal  `json:"percentage,omitempty" schema:"required"`                  // the percentage of the requests
 }
 
 // FaultBandwidth limits the bandwidth of responses.

@@ -22,9 +22,9 @@ func TestMeshFaultInjectionRejects(t *testing.T) {
 				"spec.rules[0].default.http[0].abort.percentage: is 100.5, want 0 to 100 with at most 4 decimals",
 				"spec.rules[0].default.http[1].abort.httpStatus: is 600, want 200 to 599",
 				"spec.rules[0].default.http[1].abort.percentage: is -1, want 0 to 100",
-				"spec.rules[0].default.http[2].delay.value: is 0s, want 1ms to 10y",
+				"spec.rules[0].default.http[2].delay.value: is 0s, want at least 1ms",
 				"spec.rules[0].default.http[2].delay.percentage: is 0.00001, want 0 to 100 with at most 4 decimals",
-				"spec.rules[0].default.http[3].delay.value: is 1µs, want 1ms to 10y"}},
+				"spec.rules[0].default.http[3].delay.value: is 1µs, want at least 1ms"}},
 		{"a match", `{rules: [{matches: [{}], default: {http: [{abort: {httpStatus: 500, percentage: 1}}]}}]}`, []string{
 			"spec.rules[0].matches[0]: has no field; want spiffeID, sni or both"}},
 		{"to", `{to: [{targetRef: {kind: Mesh}, default: {http: []}}]}`, []string{

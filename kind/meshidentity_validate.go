@@ -122,9 +122,15 @@ func (c *checks) bundled(at string, b *BundledProvider) {
 	}
 }
 
+// maxTrustDomain is the length of a trust domain (SPIFFE-ID, section 2.1).
+const maxTrustDomain = 255
+
 func (c *checks) trustDomainTemplate(field, template string) {
 	text, ok := c.template(field, template, TrustDomainActions, "; a trust domain is the same for all Dataplanes")
-	if ok {
+	switch {
+	case ok && len(text) > maxTrustDomain:
+		c.add(field, "is a trust domain of %d characters, want %d at most", len(text), maxTrustDomain)
+	case ok:
 		c.trustDomain(field, text)
 	}
 }

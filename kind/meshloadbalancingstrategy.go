@@ -87,15 +87,15 @@ type RingHashConfig struct {
 	// XXHash, or MurmurHash2; by default XXHash
 	HashFunction string `json:"hashFunction,omitempty" schema:"enum=XXHash|MurmurHash2"`
 	// the least number of entries; by default 1024
-	MinRingSize *uint32 `json:"minRingSize,omitempty" schema:"min=1 max=8000000" cost:"max=1048576 producer=65536"`
+	MinRingSize *uint32 `json:"minRingSize,omitempty" schema:"min=1" cost:"max=1048576 producer=65536"`
 	// the largest number of entries, which weights of endpoints that differ can need; by default 1048576
-	MaxRingSize *uint32 `json:"maxRingSize,omitempty" schema:"min=1 max=8000000" cost:"max=1048576 producer=65536"`
+	MaxRingSize *uint32 `json:"maxRingSize,omitempty" schema:"min=1" cost:"max=1048576 producer=65536"`
 }
 
 // MaglevConfig has the settings of Maglev.
 type MaglevConfig struct {
 	// a prime number; by default 65537
-	TableSize *uint32 `json:"tableSize,omitempty" schema:"min=1 max=5000011" cost:"max=1048573 producer=65537"`
+	TableSize *uint32 `json:"tableSize,omitempty" schema:"min=1" cost:"max=1048573 producer=65537"`
 }
 
 // HashPolicy is one value that is hashed. The field of the type is required, and no other one is allowed.

@@ -33,13 +33,13 @@ type RetryConf struct {
 // TCPRetries are the retries of connections while they are established.
 type TCPRetries struct {
 	// MaxConnectAttempt is the number of attempts to connect to an endpoint, including the first.
-	MaxConnectAttempt *uint32 `json:"maxConnectAttempt,omitempty" schema:"required min=1 max=1000" cost:"max=100 producer=10"`
+	MaxConnectAttempt *uint32 `json:"maxConnectAttempt,omitempty" schema:"required min=1" cost:"max=100 producer=10"`
 }
 
 // RequestRetries are the retries of requests of any protocol.
 type RequestRetries struct {
 	// NumRetries is the number of attempts after the first one; 0 turns retries off.
-	NumRetries *uint32 `json:"numRetries,omitempty" schema:"min=0 max=1000" cost:"max=100 producer=10"`
+	NumRetries *uint32 `json:"numRetries,omitempty" schema:"min=0" cost:"max=100 producer=10"`
 	// PerTryTimeout is the time in which an attempt must have its whole response; 0 for no limit.
 	PerTryTimeout *Duration `json:"perTryTimeout,omitempty" schema:"min=1ms max=10y zero"`
 	// BackOff is the wait before a retry.
@@ -88,7 +88,7 @@ type HTTPRetries struct {
 	HostSelection []HostSelection `json:"hostSelection,omitzero" schema:"maxItems=2"`
 	// HostSelectionMaxAttempts is the number of times that an endpoint is chosen until hostSelection holds. Then the
 	// last one is used.
-	HostSelectionMaxAttempts *int64 `json:"hostSelectionMaxAttempts,omitempty" schema:"min=1 max=1000" cost:"max=100 producer=16"`
+	HostSelectionMaxAttempts *int64 `json:"hostSelectionMaxAttempts,omitempty" schema:"min=1" cost:"max=100 producer=16"`
 }
 
 // GRPCRetries are the retries of gRPC calls.

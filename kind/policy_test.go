@@ -112,6 +112,8 @@ func TestMeshIdentityRejects(t *testing.T) {
 			[]string{"spec.selector.dataplane.matchLabels[a]: "}},
 		{"a trust domain", `{spiffeID: {trustDomain: "Prod/x"}, provider: {type: Bundled}}`,
 			[]string{`spec.spiffeID.trustDomain: "Prod/x" is not a trust domain`}},
+		{"a long trust domain", `{spiffeID: {trustDomain: "` + strings.Repeat("a", 256) + `"}, provider: {type: Bundled}}`,
+			[]string{"spec.spiffeID.trustDomain: is a trust domain of 256 characters, want 255 at most"}},
 		{"templates", `{spiffeID: {trustDomain: "{{ .Name }}", path: "/{{ range . }}"}, provider: {type: Bundled}}`,
 			[]string{
 				`spec.spiffeID.trustDomain: "{{ .Name }}" is not a template of {{ .Mesh }}`, "spec.spiffeID.path: "}},
