@@ -248,7 +248,7 @@ func (l *checker) mesh(mesh string) {
 	l.retained(mesh)
 	l.identities(mesh, members)
 	l.signingKey(mesh, members)
-	l.permissions(mesh, members)
+	l.callerDomains(mesh)
 	l.report.Dataplanes += len(members)
 	l.report.Services += len(services)
 }

@@ -1,13 +1,10 @@
 package check
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"weft/internal/match"
-	"weft/internal/policy"
-	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
@@ -99,49 +96,20 @@ func allDenied(p *match.Permissions) bool {
 	return true
 }
 
-// permissions checks the policies: the proxies that they select, and the callers that they match.
-func (l *checker) permissions(mesh string, members []member) {
-	rows := l.State.Tables.PolicyRows[kind.MeshTrafficPermissions.Name]
-	for _, o := range rows.ByMesh.List(l.r, state.MeshKey(mesh)) {
-		permission := o.(*resource.Object[kind.MeshTrafficPermission])
-		object := objectOf(permission.Key())
-		l.namedDomains(mesh, permission)
-		switch hit, secured := l.targeted(permission.Key(), members); {
-		case len(members) == 0 || policy.Shadow(&permission.Meta):
-		case hit == 0 && l.everywhere(&permission.Meta):
-		case hit == 0:
-			l.found(selectorMatchesNothing, object, "no inbound of the mesh is its target (%s)",
-				targetRefText(permission.Spec.TargetRef))
-		case secured == 0:
-			l.found(permissionWithoutEffect, object,
-				"none of the Dataplanes that it targets (%d) has an identity, so it is not enforced", hit)
-		}
-	}
-}
-
-// targeted counts the Dataplanes with a listener that a policy selects, and those of them with an identity.
-func (l *checker) targeted(of resource.Key, members []member) (hit, secured int) {
-	for _, m := range members {
-		selected, ok := l.State.Proxies.SelectionOf(l.r, of, m.proxy.Key)
-		if !ok || !slices.ContainsFunc(m.proxy.Listeners, func(listener proxy.InboundListener) bool {
-			return selected.AppliesTo(listener.Section)
-		}) {
-			continue
-		}
-		hit++
-		if m.proxy.Identity != nil {
-			secured++
-		}
-	}
-	return hit, secured
-}
-
-// namedDomains finds callers of a trust domain whose certificates no proxy of the mesh trusts.
-func (l *checker) namedDomains(mesh string, policy *resource.Object[kind.MeshTrafficPermission]) {
+// callerDomains finds callers of a trust domain whose certificates no proxy of the mesh trusts.
+func (l *checker) callerDomains(mesh string) {
 	trusted := l.trusted(mesh)
 	if len(trusted) == 0 {
 		return // a mesh without a trust domain uses plaintext
 	}
+	rows := l.State.Tables.PolicyRows[kind.MeshTrafficPermissions.Name]
+	for _, permission := range rows.ByMesh.List(l.r, state.MeshKey(mesh)) {
+		l.strangers(permission.(*resource.Object[kind.MeshTrafficPermission]), trusted)
+	}
+}
+
+// strangers finds callers of a permission whose trust domain is not trusted.
+func (l *checker) strangers(policy *resource.Object[kind.MeshTrafficPermission], trusted []string) {
 	var strangers []string
 	for _, rule := range policy.Spec.Rules {
 		for _, caller := range slices.Concat(rule.Default.Allow, rule.Default.AllowWithShadowDeny, rule.Default.Deny) {
@@ -172,24 +140,4 @@ func (l *checker) trusted(mesh string) []string {
 func domainOf(spiffeID string) string {
 	domain, _, _ := strings.Cut(strings.TrimPrefix(spiffeID, "spiffe://"), "/")
 	return domain
-}
-
-func targetRefText(ref *kind.TargetRef) string {
-	if ref == nil || ref.Kind == "Mesh" {
-		return "the whole mesh"
-	}
-	var parts []string
-	if ref.Name != "" {
-		parts = append(parts, "name: "+ref.Name)
-	}
-	if len(ref.Labels) > 0 {
-		parts = append(parts, "labels: "+pairs(ref.Labels))
-	}
-	if len(ref.Tags) > 0 {
-		parts = append(parts, "tags: "+pairs(ref.Tags))
-	}
-	if ref.SectionName != "" {
-		parts = append(parts, "sectionName: "+ref.SectionName)
-	}
-	return fmt.Sprintf("kind: %s, %s", ref.Kind, strings.Join(parts, ", "))
 }

@@ -42,9 +42,6 @@ func (l *checker) policy(o resource.Any) {
 		return
 	}
 	l.targets(object, effect)
-	if o.Key().Kind == kind.MeshTrafficPermissions.Name && !l.isGlobal() {
-		return // see [checker.permissions]
-	}
 	switch effect.Reason {
 	case inspect.Applies:
 		if unmatched := effect.Unmatched; len(unmatched) > len(effect.Rejected) {
@@ -58,7 +55,11 @@ func (l *checker) policy(o resource.Any) {
 	case inspect.NoProxySelected, inspect.NoSectionSelected:
 		l.found(selectorMatchesNothing, object, "%s", effect.Message)
 	default:
-		l.found(policyWithoutEffect, object, "%s: %s", effect.Reason, effect.Message)
+		problem := policyWithoutEffect
+		if o.Key().Kind == kind.MeshTrafficPermissions.Name {
+			problem = permissionWithoutEffect
+		}
+		l.found(problem, object, "%s: %s", effect.Reason, effect.Message)
 	}
 }
 

@@ -146,8 +146,8 @@ func (s *selectionFields) received() {
 				switch {
 				case part.To != nil || part.WholeProxy || !selected.AppliesTo(at.section):
 				case !selected.Inbound:
-					s.result.add(part.Origin(), "rules", s.kind.NoEffectReason(nil, "",
-						&kind.Place{Direction: kind.Received, Role: at.role, Secured: s.isSecured(at)}))
+					s.result.add(part.Origin(), "rules", cmp.Or(at.emptyReason(), s.kind.NoEffectReason(nil, "",
+						&kind.Place{Direction: kind.Received, Role: at.role, Secured: s.isSecured(at)})))
 				case part.Match.SNI != "":
 					if reason := s.unknownSNI(part.Match.SNI, at); reason != "" {
 						s.addItem(part, reason)
@@ -182,6 +182,17 @@ type receivingPlace struct {
 	proxies []int
 	none    bool  // the proxies have no section
 	secured *bool // whether one of the proxies has an identity; nil: not known yet
+}
+
+// emptyReason returns why the proxies receive no connection at the place; empty: they may.
+func (at *receivingPlace) emptyReason() string {
+	switch {
+	case at.none:
+		return "the selected Dataplanes have no inbound and no section of a zone proxy"
+	case at.unserved:
+		return "there is no MeshExternalService"
+	}
+	return ""
 }
 
 // places returns the places of the proxies, by section. Without rules there are none.
@@ -272,11 +283,8 @@ func (s *selectionFields) hasRules(of resource.Key) bool {
 
 // unreceived returns why a field about callers has no effect at a place; empty: it has one.
 func (s *selectionFields) unreceived(conf any, path string, match policy.Match, at *receivingPlace) string {
-	switch {
-	case at.none:
-		return "the selected Dataplanes have no inbound and no section of a zone proxy"
-	case at.unserved:
-		return "there is no MeshExternalService"
+	if reason := at.emptyReason(); reason != "" {
+		return reason
 	}
 	byID := match.ID != kind.IDPattern{}
 	return s.kind.NoEffectReason(conf, path, &kind.Place{Direction: kind.Received, Role: at.role, Protocol: at.protocol,
