@@ -6,6 +6,7 @@
 package resource
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -38,6 +39,11 @@ func (k Key) String() string {
 		return k.Kind + " " + k.Name
 	}
 	return k.Kind + " " + k.Mesh + "/" + k.Name
+}
+
+// Compare orders keys by kind, mesh and name.
+func (k Key) Compare(other Key) int {
+	return cmp.Or(cmp.Compare(k.Kind, other.Kind), cmp.Compare(k.Mesh, other.Mesh), cmp.Compare(k.Name, other.Name))
 }
 
 // Meta has the fields of every resource beside its spec.

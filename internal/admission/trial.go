@@ -83,8 +83,8 @@ func (o *trialRows) mesh(ctx context.Context, key resource.Key) (store.Row, erro
 }
 
 // List implements [store.Store].
-func (o *trialRows) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
-	rows, cursor, err := o.Store.List(ctx, kind)
+func (o *trialRows) List(ctx context.Context, kinds ...string) ([]store.Row, store.Cursor, error) {
+	rows, cursor, err := o.Store.List(ctx, kinds...)
 	if err != nil {
 		return nil, "", err
 	}
@@ -93,12 +93,12 @@ func (o *trialRows) List(ctx context.Context, kind string) ([]store.Row, store.C
 		return ok
 	})
 	for key, row := range o.written {
-		if key.Kind == kind && row != nil {
+		if row != nil && slices.Contains(kinds, key.Kind) {
 			rows = append(rows, *row)
 		}
 	}
 	slices.SortFunc(rows, func(a, b store.Row) int {
-		return cmp.Or(cmp.Compare(a.Key.Mesh, b.Key.Mesh), cmp.Compare(a.Key.Name, b.Key.Name))
+		return a.Key.Compare(b.Key)
 	})
 	return rows, cursor, nil
 }

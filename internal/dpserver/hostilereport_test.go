@@ -90,7 +90,7 @@ func TestReportsArePaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	watch, err := p.rows.Watch(ctx, kind.DataplaneListenerStatuses.Name, cursor)
+	watch, err := p.rows.Watch(ctx, []string{kind.DataplaneListenerStatuses.Name}, cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

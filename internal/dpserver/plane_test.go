@@ -263,7 +263,7 @@ func stored[S any](p *plane, k *resource.Kind[S], right func(S) bool) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	watch, err := p.rows.Watch(ctx, k.Name, cursor)
+	watch, err := p.rows.Watch(ctx, []string{k.Name}, cursor)
 	if err != nil {
 		p.t.Fatal(err)
 	}

@@ -114,7 +114,10 @@ func NewGlobal(c GlobalConfig) *Global {
 // Register adds the service of zone sync to a server.
 func (g *Global) Register(s grpc.ServiceRegistrar) { wire.RegisterZoneSyncServer(s, g) }
 
-// Start reads the store and follows it until ctx ends. wait returns once it has stopped.
+// Changes are the queue of the stored changes, which a mirror of the store must fill before Start.
+func (g *Global) Changes() *mirror.Queue { return g.logs.changes }
+
+// Start reads the stored changes until ctx ends. wait returns once it has stopped.
 func (g *Global) Start(ctx context.Context) (wait func(), err error) {
 	g.ctx = ctx
 	if wait, err = g.logs.follow(ctx); err != nil {

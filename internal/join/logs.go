@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -25,6 +26,7 @@ import (
 type logs struct {
 	self    kind.Owner
 	rows    store.Store
+	changes *mirror.Queue                             // of rows
 	serving func(context.Context, resource.Key) error // nil: an item may be sent as soon as it is stored
 	log     *slog.Logger
 
@@ -74,6 +76,7 @@ type known struct {
 // stored is the spec of a row as stored, so that fields of a later release are sent too.
 type stored struct{ body []byte }
 
+// newLogs returns the logs of a store whose changes come by their queue.
 func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 	l := &logs{
 		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, dependencyChanged: &wait.Broadcast{},
@@ -88,6 +91,8 @@ func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 			sizes: map[kind.Owner]ownerSize{}, longer: map[zonesync.Key]resource.Key{},
 		}
 	}
+	followed := append(slices.Collect(maps.Keys(l.kinds)), kind.Zones.Name, kind.ZoneInsights.Name)
+	l.changes = mirror.NewQueue(followed...)
 	for _, k := range l.kinds {
 		info := k.kind.Describe()
 		if of := kind.OwnerKind(info); of != kind.Meshes.Name && kind.HasSyncedName(info) {
@@ -103,14 +108,25 @@ func newEpoch() uint64 {
 	return binary.BigEndian.Uint64(random[:]) | 1
 }
 
-// follow reads the store until ctx ends. It returns once the logs have the present rows.
-func (l *logs) follow(ctx context.Context) (wait func(), err error) {
+// follow applies changes until ctx ends. It returns once the logs have the present rows.
+func (l *logs) follow(ctx context.Context) (stopped func(), err error) {
 	l.ctx = ctx
-	kinds := []string{kind.Zones.Name, kind.ZoneInsights.Name}
-	for name := range l.kinds {
-		kinds = append(kinds, name)
+	changes, err := l.changes.Next(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return mirror.Start(ctx, mirror.Config{Store: l.rows, Kinds: kinds, Decode: undecoded, Apply: l.apply, Log: l.log})
+	l.apply(changes)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			changes, err := l.changes.Next(ctx)
+			if err != nil {
+				return
+			}
+			l.apply(changes)
+		}
+	})
+	return running.Wait, nil
 }
 
 // open lets the logs send.
@@ -122,7 +138,7 @@ func (l *logs) open() {
 }
 
 // undecoded keeps a row's body, and parses its labels.
-func undecoded(row store.Row) (resource.Any, error) {
+func undecoded(row store.Row) (*resource.Object[stored], error) {
 	var labeled struct{ Labels map[string]string }
 	if err := json.Unmarshal(row.Body, &labeled); err != nil {
 		return nil, err
@@ -139,15 +155,21 @@ var dependencies = map[string]bool{
 	kind.Meshes.Name: true, kind.Dataplanes.Name: true, kind.MeshTrusts.Name: true, kind.MeshIdentities.Name: true,
 }
 
-// apply applies a batch of the store.
-func (l *logs) apply(b mirror.Batch) {
+// apply applies changes of the store.
+func (l *logs) apply(b mirror.Changes) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	raised := map[*kindLog]bool{}
 	mended := len(b.Removed) > 0
 	zones := false
-	for _, o := range b.Put {
-		key, of := o.Key(), o.(*resource.Object[stored])
+	for _, row := range b.Put {
+		key := row.Key
+		of, err := undecoded(row)
+		if err != nil {
+			l.log.Error("a stored resource failed to decode; other control planes keep its previous version",
+				"resource", key, "error", err)
+			continue
+		}
 		switch key.Kind {
 		case kind.Zones.Name:
 			zones = l.putZone(of) || zones

@@ -152,6 +152,7 @@ func (g *global) start() {
 		Instance: instance, Release: "test", Replicas: self, Expiry: g.expiry, Timeout: g.timeout,
 		Store: g.rows, Writer: g.writer, Keys: keys, Denied: access.NewDenials(quiet), Log: quiet,
 	})
+	mirrored := g.mirror(ctx, g.serves.Changes())
 	wait, err := g.serves.Start(ctx)
 	if err != nil {
 		g.t.Fatal(err)
@@ -162,7 +163,7 @@ func (g *global) start() {
 	running.Go(func() { _ = server.Serve(listener) })
 	running.Go(func() { self.Run(ctx) })
 	running.Go(func() { self.Lead(ctx, g.serves.Sweep) })
-	g.stop = sync.OnceFunc(func() { server.Stop(); cancel(); running.Wait(); wait() })
+	g.stop = sync.OnceFunc(func() { server.Stop(); cancel(); running.Wait(); wait(); mirrored() })
 	g.t.Cleanup(g.stop)
 }
 
@@ -201,15 +202,27 @@ func (z *zone) join(g *global, tokens ...string) *zone {
 		Zone: z.name, Instance: z.name + "-1", Release: "test", Global: conn, Store: z.rows, Writer: z.writer,
 		WaitAcked: z.waitAcked, WaitServed: z.serving, Log: quiet,
 	})
+	mirrored := z.mirror(ctx, z.joined.Changes())
 	wait, err := z.joined.Start(ctx)
 	if err != nil {
 		z.t.Fatal(err)
 	}
 	var running sync.WaitGroup
 	running.Go(func() { z.joined.Run(ctx) })
-	z.stop = sync.OnceFunc(func() { cancel(); running.Wait(); wait(); conn.Close() })
+	z.stop = sync.OnceFunc(func() { cancel(); running.Wait(); wait(); mirrored(); conn.Close() })
 	z.t.Cleanup(z.stop)
 	return z
+}
+
+// mirror fills a queue with the changes of the store until ctx ends.
+func (p *plane) mirror(ctx context.Context, q *mirror.Queue) (stopped func()) {
+	p.t.Helper()
+	stopped, err := mirror.Start(ctx, mirror.Config{Store: p.rows, Decode: admission.Decode,
+		Apply: func(mirror.Batch) {}, Queues: []*mirror.Queue{q}, Log: quiet})
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return stopped
 }
 
 // put stores a resource as a user does.

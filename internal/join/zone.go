@@ -89,7 +89,10 @@ func (z *Zone) self() kind.Owner { return kind.Owner{Zone: z.Zone} }
 // isOther returns whether an owner is another control plane.
 func (z *Zone) isOther(owner kind.Owner) bool { return owner != z.self() }
 
-// Start reads the store and follows it until ctx ends. wait returns once it has stopped.
+// Changes are the queue of the stored changes, which a mirror of the store must fill before Start.
+func (z *Zone) Changes() *mirror.Queue { return z.logs.changes }
+
+// Start reads the stored changes until ctx ends. wait returns once it has stopped.
 func (z *Zone) Start(ctx context.Context) (wait func(), err error) {
 	if wait, err = z.logs.follow(ctx); err == nil {
 		z.logs.open()

@@ -1,12 +1,14 @@
-// Package mirror copies the store into memory. It lists and watches every kind, and passes changes on in batches.
-// Batching happens here only.
+// Package mirror copies the store into memory. It lists and watches the kinds of each stream of the store, and passes
+// changes on in batches, as stored rows. Each reader takes them from a queue of its own, so that no reader waits for
+// another one. Batching happens here only.
 //
-// The batches add up to the store's content even when a watch fails: the mirror then lists the kind again and emits the
-// difference from the versions already passed on, deletions included.
+// The batches add up to the store's content even when a watch fails: the mirror then lists the kinds of the stream
+// again and emits the difference from the versions already passed on, deletions included. A kind with a change that
+// cannot be read is listed again by itself, while its stream continues.
 //
-// Kinds are followed independently. Where the store has one order of all writes, batches keep it: a batch contains
+// A store with one order of all writes has one stream. The batches are beginnings of its history: a batch contains
 // every write before its last one, so that no reader has a state that the store never had, such as a permission for new
-// SPIFFE IDs without the MeshIdentity that was written before it.
+// SPIFFE IDs without the MeshIdentity that was written before it. Streams of other stores are followed independently.
 package mirror
 
 import (
@@ -14,7 +16,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,173 +41,102 @@ const (
 	quietPeriod   = time.Millisecond     // delay after the last change
 	maxBatchDelay = 5 * time.Millisecond // longest delay after the first change
 	retryInterval = time.Second          // delay after a failure of the store
-	// orderTimeout is the longest wait for the earlier writes of other kinds. They take milliseconds, unless a database
-	// loses the notification of a write, which costs 5 s, or does not respond.
-	orderTimeout = 15 * time.Second
 )
 
-// Config is the configuration of a mirror. All fields are required.
+// Config is the configuration of a mirror.
 type Config struct {
 	Store store.Store
-	// Kinds are the names of the mirrored kinds.
+	// Kinds are the names of the kinds that Apply receives.
 	Kinds []string
 	// Decode returns the object of a row. A row that fails to decode is logged, and the previous version stays in use.
 	Decode func(store.Row) (resource.Any, error)
 	// Apply receives each batch. The first batch has the store's whole content. Calls never overlap.
 	Apply func(Batch)
-	Log   *slog.Logger
+	// Queues are those of further readers.
+	Queues []*Queue
+	Log    *slog.Logger
 }
 
 // Mirror follows the content of a store.
 type Mirror struct {
 	Config
-	reads chan read
-	// failing is true while the store can't be read, so that the failure is logged once for all kinds.
+	reads  chan read
+	queues []*Queue // with that of Apply, which is the last
+	// failing is true while the store can't be read, so that the failure is logged once for all streams.
 	failing atomic.Bool
-	// versions are those passed on, by kind. Each inner map belongs to the follow goroutine of its kind.
-	versions map[string]map[resource.Key]string
 
-	// reached is the position up to which each kind was read, and applied that of the last batch. They belong to the
-	// goroutine that makes the batches.
-	reached map[string]int64
-	applied int64
+	// reached is the position up to which the stream of a store with one order was read, and required the position up
+	// to which it must be read before the next batch. They belong to the goroutine that makes the batches.
+	reached, required int64
+	passed            int64 // the position of the last batch
 }
 
-// read is what was read of one kind: all events up to a position.
+// read is what was read of a stream.
 type read struct {
-	kind    string
 	events  []store.Event
-	reached int64 // 0 in a store without an order of all writes
+	reached int64 // all events of the stream up to here were read; 0 in a store without an order of all writes
+	// required is the position of other kinds' writes that a list of one kind may follow; 0 after an event.
+	required int64
+	// whole is true for a list of the whole stream, whose position may be before that of earlier reads: the store may
+	// have been restored.
+	whole bool
 }
 
 // Start lists every kind and applies the first batch before it returns; an error of the first list is returned. It then
 // follows the store until ctx ends. The returned function blocks until the mirror has stopped.
-func Start(ctx context.Context, c Config) (wait func(), err error) {
-	m := &Mirror{Config: c, reads: make(chan read), versions: map[string]map[resource.Key]string{},
-		reached: map[string]int64{}}
-	cursors := map[string]store.Cursor{}
+func Start(ctx context.Context, c Config) (stopped func(), err error) {
+	own := NewQueue(c.Kinds...)
+	m := &Mirror{Config: c, reads: make(chan read), queues: append(slices.Clone(c.Queues), own)}
+	mirrored := map[string]bool{}
+	for _, q := range m.queues {
+		maps.Copy(mirrored, q.kinds)
+	}
+	var streams []*stream
 	var first []store.Event
-	for _, kind := range c.Kinds {
-		m.versions[kind] = map[resource.Key]string{}
-		events, cursor, err := m.list(ctx, kind)
+	for _, kinds := range c.Store.Streams(slices.Sorted(maps.Keys(mirrored))) {
+		s := newStream(m, kinds)
+		rows, cursor, err := c.Store.List(ctx, kinds...)
 		if err != nil {
-			return nil, fmt.Errorf("reading %s from the store: %w", kind, err)
+			return nil, fmt.Errorf("reading %s from the store: %w", describe(kinds), err)
 		}
-		first = append(first, events...)
-		cursors[kind] = cursor
-		m.reached[kind] = c.Store.Position(cursor)
+		first = append(first, s.difference(kinds, rows)...)
+		s.begin(cursor)
+		m.reached = s.reached
+		streams = append(streams, s)
 	}
-	for _, position := range m.reached {
-		if m.applied == 0 || position < m.applied {
-			m.applied = position
-		}
-	}
-	c.Apply(m.batch(first))
+	m.pass(first)
+	m.apply(own.take())
 
-	done := make(chan struct{})
-	for _, kind := range c.Kinds {
-		go m.follow(ctx, kind, cursors[kind])
+	var running sync.WaitGroup
+	for _, s := range streams {
+		running.Go(func() { s.follow(ctx) })
 	}
-	go func() {
-		defer close(done)
-		m.collect(ctx)
-	}()
-	return func() { <-done }, nil
-}
-
-// list returns the difference between the store and the versions already passed on.
-func (m *Mirror) list(ctx context.Context, kind string) ([]store.Event, store.Cursor, error) {
-	rows, cursor, err := m.Store.List(ctx, kind)
-	if err != nil {
-		return nil, "", err
-	}
-	versions := m.versions[kind]
-	present := make(map[resource.Key]bool, len(rows))
-	var events []store.Event
-	for _, row := range rows {
-		present[row.Key] = true
-		if versions[row.Key] != row.Version {
-			events = append(events, store.Event{Row: row})
-		}
-	}
-	for key := range versions {
-		if !present[key] {
-			events = append(events, store.Event{Row: store.Row{Key: key}, Deleted: true})
-		}
-	}
-	m.recordVersions(kind, events)
-	return events, cursor, nil
-}
-
-func (m *Mirror) recordVersions(kind string, events []store.Event) {
-	versions := m.versions[kind]
-	for _, e := range events {
-		if e.Deleted {
-			delete(versions, e.Row.Key)
-		} else {
-			versions[e.Row.Key] = e.Row.Version
-		}
-	}
-}
-
-// follow watches one kind, and lists it again whenever the watch ends.
-func (m *Mirror) follow(ctx context.Context, kind string, cursor store.Cursor) {
-	for {
-		err := m.watch(ctx, kind, cursor)
-		for ctx.Err() == nil {
-			if err != nil && !errors.Is(err, store.ErrTooOld) {
-				if !m.failing.Swap(true) {
-					m.Log.Warn("reading the store failed; it is retried until it succeeds", "kind", kind, "error", err)
-				}
-				_ = wait.Sleep(ctx, retryInterval)
+	running.Go(func() { m.collect(ctx) })
+	running.Go(func() {
+		for {
+			changes, err := own.Next(ctx)
+			if err != nil {
+				return
 			}
-			var events []store.Event
-			if events, cursor, err = m.list(ctx, kind); err == nil {
-				if m.failing.Swap(false) {
-					m.Log.Info("reading the store succeeds again")
-				}
-				m.send(ctx, kind, events, cursor)
-				break
-			}
+			m.apply(changes)
 		}
-		if ctx.Err() != nil {
-			return
-		}
-	}
+	})
+	return running.Wait, nil
 }
 
-func (m *Mirror) watch(ctx context.Context, kind string, cursor store.Cursor) error {
-	watch, err := m.Store.Watch(ctx, kind, cursor)
-	if err != nil {
-		return err
+// describe returns the kinds of a stream for messages.
+func describe(kinds []string) string {
+	if len(kinds) == 1 {
+		return kinds[0]
 	}
-	for events := range watch {
-		m.recordVersions(kind, events)
-		if len(events) > 0 {
-			m.send(ctx, kind, events, events[len(events)-1].Cursor)
-		}
-	}
-	return nil
-}
-
-func (m *Mirror) send(ctx context.Context, kind string, events []store.Event, until store.Cursor) {
-	select {
-	case m.reads <- read{kind, events, m.Store.Position(until)}:
-	case <-ctx.Done():
-	}
-}
-
-// add appends what was read to the events that no batch has yet.
-func (m *Mirror) add(pending []store.Event, r read) []store.Event {
-	m.reached[r.kind] = r.reached
-	return append(pending, r.events...)
+	return fmt.Sprintf("%d kinds", len(kinds))
 }
 
 // collect merges the changes of a few milliseconds into one batch.
 func (m *Mirror) collect(ctx context.Context) {
 	var pending []store.Event
 	for {
-		for len(pending) == 0 {
+		for !m.due(pending) {
 			select {
 			case r := <-m.reads:
 				pending = m.add(pending, r)
@@ -226,100 +159,245 @@ func (m *Mirror) collect(ctx context.Context) {
 				return
 			}
 		}
-		var next, later []store.Event
-		if next, later = m.complete(ctx, pending); ctx.Err() != nil {
-			return
-		}
-		m.Apply(m.batch(next))
-		pending = later
-	}
-}
-
-// complete returns the events of the next batch, with all earlier writes of other kinds, and those that are later than
-// the last of pending.
-func (m *Mirror) complete(ctx context.Context, pending []store.Event) (next, later []store.Event) {
-	until := int64(0)
-	for _, e := range pending {
-		until = max(until, m.Store.Position(e.Cursor))
-	}
-	if until <= m.applied {
-		return pending, nil // rows of a list, or a store without an order
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, orderTimeout, errOrder)
-	defer cancel()
-	newest := m.newest(ctx, until)
-	for lacking := m.lacking(newest); len(lacking) > 0; lacking = m.lacking(newest) {
-		select {
-		case r := <-m.reads:
-			pending = m.add(pending, r)
-			continue
-		case <-ctx.Done():
-		}
-		if context.Cause(ctx) == errOrder {
-			m.Log.Warn("the store does not show earlier writes of some kinds, so later ones take effect before them",
-				"kinds", lacking)
-		}
-		break
-	}
-	m.applied = until
-	if slices.ContainsFunc(pending, func(e store.Event) bool { return e.Cursor == "" }) {
-		return pending, nil // rows of a list are newer than earlier events of their kind, and must follow them
-	}
-	for _, e := range pending {
-		if m.Store.Position(e.Cursor) <= until {
-			next = append(next, e)
-		} else {
-			later = append(later, e)
-		}
-	}
-	return next, later
-}
-
-var errOrder = errors.New("mirror: the store does not show earlier writes")
-
-// newest returns, for each kind, the position of its last event since the last batch, at most until.
-func (m *Mirror) newest(ctx context.Context, until int64) map[string]int64 {
-	for {
-		newest, err := m.Store.Newest(ctx, m.applied, until)
-		if err == nil || wait.Sleep(ctx, retryInterval) != nil {
-			return newest
+		if m.due(pending) { // else a list came, whose earlier writes of other kinds are to be read first
+			m.pass(pending)
+			pending = nil
 		}
 	}
 }
 
-// lacking returns the mirrored kinds that were not read up to these positions, sorted.
-func (m *Mirror) lacking(newest map[string]int64) (kinds []string) {
-	for kind, position := range newest {
-		if reached, mirrored := m.reached[kind]; mirrored && reached < position {
-			kinds = append(kinds, kind)
-		}
-	}
-	slices.Sort(kinds)
-	return kinds
+// due reports whether the pending events, or a new position alone, can be a batch.
+func (m *Mirror) due(pending []store.Event) bool {
+	return (len(pending) > 0 || m.reached > m.passed) && m.reached >= m.required
 }
 
-// batch returns the last event of each key.
-func (m *Mirror) batch(events []store.Event) Batch {
-	last := make(map[resource.Key]int, len(events))
-	for i, e := range events {
-		last[e.Row.Key] = i
+// add appends what was read to the events that no batch has yet.
+func (m *Mirror) add(pending []store.Event, r read) []store.Event {
+	if r.whole {
+		m.reached, m.required = r.reached, 0
 	}
-	b := Batch{Position: m.applied}
-	for i, e := range events {
-		if last[e.Row.Key] != i {
-			continue
-		}
-		if e.Deleted {
-			b.Removed = append(b.Removed, e.Row.Key)
-			continue
-		}
-		object, err := m.Decode(e.Row)
+	m.reached, m.required = max(m.reached, r.reached), max(m.required, r.required)
+	return append(pending, r.events...)
+}
+
+// pass gives a batch to all readers.
+func (m *Mirror) pass(events []store.Event) {
+	m.passed = m.reached
+	for _, q := range m.queues {
+		q.add(events, m.reached)
+	}
+}
+
+// apply decodes a batch and applies it.
+func (m *Mirror) apply(c Changes) {
+	b := Batch{Removed: c.Removed, Position: c.Position}
+	for _, row := range c.Put {
+		object, err := m.Decode(row)
 		if err != nil {
 			m.Log.Error("a stored resource failed to decode; its previous version stays in use",
-				"resource", e.Row.Key, "error", err)
+				"resource", row.Key, "error", err)
 			continue
 		}
 		b.Put = append(b.Put, object)
 	}
-	return b
+	m.Apply(b)
+}
+
+// stream follows the kinds of one stream of the store. Its methods are called by one goroutine at a time.
+type stream struct {
+	*Mirror
+	kinds []string
+	// cursor is that of the last list of all kinds, and reached the position up to which the stream was read.
+	cursor  store.Cursor
+	reached int64
+	// versions are those passed on, by kind.
+	versions map[string]map[resource.Key]string
+	// listed has the position of the list of a kind that was listed by itself. The stream has its earlier events too.
+	listed map[string]int64
+	// unread has the kinds that are to be listed by themselves, and again is when they are.
+	unread map[string]bool
+	again  <-chan time.Time
+}
+
+func newStream(m *Mirror, kinds []string) *stream {
+	s := &stream{Mirror: m, kinds: kinds, versions: map[string]map[resource.Key]string{}, listed: map[string]int64{},
+		unread: map[string]bool{}}
+	for _, kind := range kinds {
+		s.versions[kind] = map[resource.Key]string{}
+	}
+	return s
+}
+
+// begin has the stream continue after a list of all its kinds.
+func (s *stream) begin(at store.Cursor) {
+	s.cursor, s.reached = at, s.Store.Position(at)
+	clear(s.listed)
+}
+
+// difference returns the changes from the versions of kinds already passed on to the listed rows.
+func (s *stream) difference(kinds []string, rows []store.Row) []store.Event {
+	present := make(map[resource.Key]bool, len(rows))
+	var events []store.Event
+	for _, row := range rows {
+		present[row.Key] = true
+		if s.versions[row.Key.Kind][row.Key] != row.Version {
+			events = append(events, store.Event{Row: row})
+		}
+	}
+	for _, kind := range kinds {
+		for key := range s.versions[kind] {
+			if !present[key] {
+				events = append(events, store.Event{Row: store.Row{Key: key}, Deleted: true})
+			}
+		}
+	}
+	s.recordVersions(events)
+	return events
+}
+
+func (s *stream) recordVersions(events []store.Event) {
+	for _, e := range events {
+		if versions := s.versions[e.Row.Key.Kind]; e.Deleted {
+			delete(versions, e.Row.Key)
+		} else {
+			versions[e.Row.Key] = e.Row.Version
+		}
+	}
+}
+
+// follow watches the stream, and lists its kinds again whenever the watch ends.
+func (s *stream) follow(ctx context.Context) {
+	for {
+		err := s.watch(ctx)
+		for ctx.Err() == nil {
+			if err != nil && !errors.Is(err, store.ErrTooOld) {
+				s.noteFailure(err)
+				_ = wait.Sleep(ctx, retryInterval)
+			}
+			if err = s.relist(ctx); err == nil {
+				break
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+func (s *stream) noteFailure(err error) {
+	if !s.failing.Swap(true) {
+		s.Log.Warn("reading the store failed; it is retried until it succeeds", "of", describe(s.kinds), "error", err)
+	}
+}
+
+// relist lists all kinds of the stream again. A kind with a row that cannot be read is left for later.
+func (s *stream) relist(ctx context.Context) error {
+	kinds, unread := s.kinds, map[string]bool{}
+	for {
+		rows, cursor, err := s.Store.List(ctx, kinds...)
+		if unreadable, ok := errors.AsType[*store.UnreadableError](err); ok && len(kinds) > 1 {
+			s.noteFailure(err)
+			unread[unreadable.Key.Kind] = true
+			kinds = slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool { return unread[kind] })
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		s.begin(cursor)
+		s.unread = unread
+		s.listLater()
+		s.send(ctx, read{events: s.difference(kinds, rows), reached: s.reached, whole: true})
+		return nil
+	}
+}
+
+// listLater has the kinds that could not be read listed after a pause.
+func (s *stream) listLater() {
+	s.again = nil
+	if len(s.unread) > 0 {
+		s.again = time.After(retryInterval)
+	} else if s.failing.Swap(false) {
+		s.Log.Info("reading the store succeeds again")
+	}
+}
+
+// watch passes on the events of the stream until it ends.
+func (s *stream) watch(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	watch, err := s.Store.Watch(ctx, s.kinds, s.cursor)
+	if err != nil {
+		return err
+	}
+	for {
+		select {
+		case events, open := <-watch:
+			if !open {
+				return nil
+			}
+			s.take(ctx, events)
+		case <-s.again:
+			s.listUnread(ctx)
+		}
+	}
+}
+
+// take passes on events. Those of a kind that was listed later are skipped. A kind with an event that cannot be read is
+// listed before later events are passed on; where that fails, they do not wait for it.
+func (s *stream) take(ctx context.Context, events []store.Event) {
+	var fresh []store.Event
+	pass := func() {
+		s.recordVersions(fresh)
+		s.send(ctx, read{events: fresh, reached: s.reached})
+		fresh = nil
+	}
+	for _, e := range events {
+		position := s.Store.Position(e.Cursor)
+		switch {
+		case position != 0 && position <= s.listed[e.Row.Key.Kind]:
+		case e.Unreadable:
+			pass()
+			s.unread[e.Row.Key.Kind] = true
+			s.listUnread(ctx)
+		default:
+			fresh = append(fresh, e)
+		}
+		s.reached = max(s.reached, position)
+	}
+	pass()
+}
+
+// listUnread lists each kind by itself that has a row which could not be read. A list may follow writes of other kinds
+// that the stream has not shown yet: no batch has its rows without them.
+func (s *stream) listUnread(ctx context.Context) {
+	for _, kind := range slices.Sorted(maps.Keys(s.unread)) {
+		if err := s.listAlone(ctx, kind); err != nil {
+			s.noteFailure(err)
+			continue
+		}
+		delete(s.unread, kind)
+	}
+	s.listLater()
+}
+
+func (s *stream) listAlone(ctx context.Context, kind string) error {
+	rows, cursor, err := s.Store.List(ctx, kind)
+	if err != nil {
+		return err
+	}
+	required, err := s.Store.Newest(ctx, s.kinds, s.reached)
+	if err != nil {
+		return err
+	}
+	s.listed[kind] = s.Store.Position(cursor)
+	s.send(ctx, read{events: s.difference([]string{kind}, rows), reached: s.reached, required: required})
+	return nil
+}
+
+func (s *stream) send(ctx context.Context, r read) {
+	select {
+	case s.reads <- r:
+	case <-ctx.Done():
+	}
 }

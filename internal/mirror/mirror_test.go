@@ -1,6 +1,7 @@
 package mirror_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -27,7 +28,10 @@ var mirroredKinds = []string{kind.Meshes.Name, kind.Secrets.Name}
 type copyOf struct {
 	mu       sync.Mutex
 	versions map[resource.Key]string
+	position int64
 	batches  int
+	check    func() error // of each batch; nil: none
+	err      error        // the first of check
 }
 
 func (c *copyOf) apply(b mirror.Batch) {
@@ -40,6 +44,15 @@ func (c *copyOf) apply(b mirror.Batch) {
 	for _, key := range b.Removed {
 		delete(c.versions, key)
 	}
+	if c.position = b.Position; c.check != nil {
+		c.err = cmp.Or(c.err, c.check())
+	}
+}
+
+func (c *copyOf) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.versions)
 }
 
 func (c *copyOf) equals(rows store.Store) error {
@@ -67,13 +80,13 @@ type unreliable struct {
 	watches atomic.Int64
 }
 
-func (u *unreliable) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+func (u *unreliable) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
 	n := u.watches.Add(1)
 	if n%3 == 0 {
 		return nil, store.ErrTooOld
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	events, err := u.Store.Watch(ctx, kind, from)
+	events, err := u.Store.Watch(ctx, kinds, from)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -103,10 +116,16 @@ func (u *unreliable) Watch(ctx context.Context, kind string, from store.Cursor) 
 
 func startMirror(t *testing.T, rows store.Store) *copyOf {
 	c := &copyOf{versions: map[resource.Key]string{}}
+	c.follow(t, rows)
+	return c
+}
+
+// follow starts a mirror, with further readers.
+func (c *copyOf) follow(t *testing.T, rows store.Store, readers ...*mirror.Queue) {
 	ctx, cancel := context.WithCancel(context.Background())
 	wait, err := mirror.Start(ctx, mirror.Config{
 		Store: rows, Kinds: mirroredKinds, Decode: admission.Decode, Apply: c.apply,
-		Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler), Queues: readers,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +134,6 @@ func startMirror(t *testing.T, rows store.Store) *copyOf {
 		cancel()
 		wait()
 	})
-	return c
 }
 
 // waitUntilQuiet advances the bubble's time beyond every batch delay and every retry.

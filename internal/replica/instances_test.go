@@ -65,8 +65,8 @@ func (c *cut) Delete(ctx context.Context, key resource.Key, version string) erro
 }
 
 // Watch delays events while the store is disconnected.
-func (c *cut) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
-	below, err := c.Store.Watch(ctx, kind, from)
+func (c *cut) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
+	below, err := c.Store.Watch(ctx, kinds, from)
 	if err != nil {
 		return nil, err
 	}

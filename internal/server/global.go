@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/inspect"
 	"weft/internal/join"
+	"weft/internal/mirror"
 	"weft/internal/wire"
 	"weft/internal/zonequery"
 )
@@ -19,12 +20,15 @@ func (s *Server) buildGlobal(context.Context) error {
 		Store: s.store, Writer: s.writer, Keys: s.keys, Denied: s.denials, Count: s.metrics.Frame, Log: s.log,
 	})
 	s.localAcked = s.global.Here
-	s.sync = s.global
+	s.sync, s.queues = s.global, []*mirror.Queue{s.global.Changes()}
 	return nil
 }
 
 // startGlobal serves the zones, and sends inspection requests to them.
 func (s *Server) startGlobal(ctx context.Context) error {
+	if err := s.view.AwaitWrites(ctx); err != nil { // so that its first state has what the start changed
+		return err
+	}
 	wait, err := s.global.Start(ctx)
 	if err != nil {
 		return err

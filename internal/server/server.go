@@ -100,6 +100,7 @@ type Server struct {
 	joined     *joinedZone     // of a zone that joins others
 	global     *join.Global    // of a global control plane
 	sync       push.Zones      // the zone sync that changes wait for, of joined or global; nil where there is none
+	queues     []*mirror.Queue // of the readers of the stored changes other than the table
 	queries    *zonequery.Zone // of a zone
 	remote     remoteControlPlanes
 	replicas   *replicaQueries // nil: no other replica can share the store
@@ -314,6 +315,7 @@ func (s *Server) followStore(ctx context.Context) error {
 	s.barrier.Zones = s.sync
 	wait, err := mirror.Start(ctx, mirror.Config{
 		Store: s.store, Kinds: s.state.Tables.Kinds(), Decode: admission.Decode, Log: s.log, Apply: s.apply,
+		Queues: s.queues,
 	})
 	if err != nil {
 		return err

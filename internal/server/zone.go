@@ -99,12 +99,15 @@ func (s *Server) buildJoined(ctx context.Context) error {
 		Writer:    s.writer,
 		WaitAcked: s.waitAcked, WaitServed: s.waitForwarded, Count: s.metrics.Frame, Log: s.log,
 	})}
-	s.sync = s.joined.sync
+	s.sync, s.queues = s.joined.sync, []*mirror.Queue{s.joined.sync.Changes()}
 	return nil
 }
 
 // startJoined synchronizes the zone with the global control plane, and lets it inspect the zone.
 func (s *Server) startJoined(ctx context.Context) error {
+	if err := s.view.AwaitWrites(ctx); err != nil { // so that its first state has what the start changed
+		return err
+	}
 	wait, err := s.joined.sync.Start(ctx)
 	if err != nil {
 		return err

@@ -1,7 +1,8 @@
 // Package store is the durable contract of the control plane, which every store implements.
 //
-// A store keeps rows and does not interpret them. Versions and cursors are opaque and are only compared for equality;
-// cursors are per kind. There is no transaction over several rows, but most stores have one order of all writes.
+// A store keeps rows and does not interpret them. Versions and cursors are opaque and are only compared for equality.
+// There is no transaction over several rows, but most stores have one order of all writes, one snapshot of all kinds,
+// and one watch of them. [Store.Streams] says which kinds share these.
 package store
 
 import (
@@ -24,15 +25,32 @@ type Row struct {
 	Body     []byte        // resource.Body; never changed in place
 }
 
-// Cursor is a position in the history of one kind.
+// Cursor is a position in the history of the kinds of one stream.
 type Cursor string
 
 // Event is one change of one row.
 type Event struct {
 	Row     Row // for a deletion, the last row
 	Deleted bool
-	Cursor  Cursor // a watch from here continues after this event
+	// Unreadable is true for a change that cannot be read, whose row has the key alone. The caller lists the kind
+	// again, and the watch continues.
+	Unreadable bool
+	Cursor     Cursor // a watch from here continues after this event
 }
+
+// UnreadableError is the error of a list with a row that cannot be read. It is [ErrUnavailable].
+type UnreadableError struct {
+	Key resource.Key
+	Err error
+}
+
+// Error implements error.
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("%v: %s %v", ErrUnavailable, e.Key, e.Err)
+}
+
+// Unwrap is for errors.Is.
+func (e *UnreadableError) Unwrap() []error { return []error{ErrUnavailable, e.Err} }
 
 // Errors of every store, for errors.Is.
 var (
@@ -97,8 +115,9 @@ func IsRejection(err error) bool {
 type Store interface {
 	// Get returns one row, or ErrNotFound.
 	Get(ctx context.Context, key resource.Key) (Row, error)
-	// List returns all rows of a kind, sorted by mesh and name, and the cursor from which Watch continues.
-	List(ctx context.Context, kind string) ([]Row, Cursor, error)
+	// List returns all rows of kinds of one stream in one snapshot, sorted by kind, mesh and name, and the cursor from
+	// which Watch continues.
+	List(ctx context.Context, kinds ...string) ([]Row, Cursor, error)
 	// Create stores a new row and returns it with its version, or ErrExists.
 	Create(ctx context.Context, row Row) (Row, error)
 	// Update replaces a row whose current version is row.Version. It returns ErrStale for another version, and
@@ -106,17 +125,21 @@ type Store interface {
 	Update(ctx context.Context, row Row) (Row, error)
 	// Delete deletes a row; a version that is not empty must be the current one.
 	Delete(ctx context.Context, key resource.Key, version string) error
-	// Watch sends every event of a kind after a cursor, in order and without gaps, until ctx ends. It returns ErrTooOld
-	// for a compacted cursor or one of another store. A store whose database reports a compacted cursor in the stream
-	// alone closes the channel before the first event instead. The channel carries simultaneous events together. It is
-	// closed when ctx ends or the watcher lags too far, and the caller must list again.
-	Watch(ctx context.Context, kind string, from Cursor) (<-chan []Event, error)
+	// Streams divides kinds into those that one list and one watch can have: all together in a store with one order of
+	// all writes, and each alone in a store without.
+	Streams(kinds []string) [][]string
+	// Watch sends every event of kinds of one stream after a cursor of theirs, in the order of the writes and without
+	// gaps, until ctx ends. It returns ErrTooOld for a compacted cursor or one of another store. A store whose database
+	// reports a compacted cursor in the stream alone closes the channel before the first event instead. The channel
+	// carries simultaneous events together. It is closed when ctx ends, the watcher lags too far, or the stream breaks,
+	// and the caller must list again.
+	Watch(ctx context.Context, kinds []string, from Cursor) (<-chan []Event, error)
 	// Position returns the position of a cursor among the writes of all kinds; 0 for an empty cursor, and in a store
 	// without such an order.
 	Position(Cursor) int64
-	// Newest returns the position of the last event of each kind that has any after one position and up to another one.
-	// A store without an order of all writes returns none.
-	Newest(ctx context.Context, after, until int64) (map[string]int64, error)
+	// Newest returns the position of the last event of kinds after a position, or that position without such an event.
+	// A store without an order of all writes returns 0.
+	Newest(ctx context.Context, kinds []string, after int64) (int64, error)
 	// Close releases the store's resources.
 	Close() error
 }

@@ -9,7 +9,6 @@ package view
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -159,15 +158,9 @@ func (v *View) seen(key resource.Key, version string) {
 func (v *View) AwaitStored(ctx context.Context, most time.Duration) bool {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	newest, err := v.rows.Newest(ctx, v.reached(), math.MaxInt64-1)
+	until, err := v.rows.Newest(ctx, v.state.Tables.Kinds(), v.reached())
 	if err != nil {
 		return false
-	}
-	until := int64(0)
-	for kind, position := range newest {
-		if v.HasRows(kind) {
-			until = max(until, position)
-		}
 	}
 	for {
 		applied := v.applied.Next() // before the position is read, so that no batch is missed
@@ -194,26 +187,45 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	if len(kinds) == 0 {
 		kinds = v.state.Tables.Kinds()
 	}
+	switch brought, err := v.await(ctx, kinds, true); {
+	case err != nil:
+		return nil, err
+	case !brought:
+		return v.stored(ctx, kinds)
+	}
+	return &Rows{v.state, v.state.Tables.DB.Snapshot()}, nil
+}
+
+// AwaitWrites waits until the mirror has brought all earlier writes of this replica.
+func (v *View) AwaitWrites(ctx context.Context) error {
+	_, err := v.await(ctx, v.state.Tables.Kinds(), false)
+	return err
+}
+
+// await waits until the mirror has brought the earlier writes of this replica to some kinds. It returns false where the
+// wait is bounded and the mirror is stuck.
+func (v *View) await(ctx context.Context, kinds []string, bounded bool) (brought bool, err error) {
 	v.mu.Lock()
 	last := v.writes
 	v.mu.Unlock()
 	for {
 		if err := v.clearDoubts(ctx, kinds, last); err != nil {
-			return nil, err
+			return false, err
 		}
 		stuck, applied := v.stuckAt(kinds, last)
 		if stuck.IsZero() {
-			return &Rows{v.state, v.state.Tables.DB.Snapshot()}, nil
+			return true, nil
 		}
-		timeout := time.NewTimer(time.Until(stuck))
+		var timeout <-chan time.Time
+		if bounded {
+			timeout = time.After(time.Until(stuck))
+		}
 		select {
 		case <-applied:
-			timeout.Stop()
-		case <-timeout.C:
-			return v.stored(ctx, kinds)
+		case <-timeout:
+			return false, nil
 		case <-ctx.Done():
-			timeout.Stop()
-			return nil, ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 }

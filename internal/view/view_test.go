@@ -45,9 +45,9 @@ func (c *counting) Get(ctx context.Context, key resource.Key) (store.Row, error)
 }
 
 // List implements [store.Store].
-func (c *counting) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
+func (c *counting) List(ctx context.Context, kinds ...string) ([]store.Row, store.Cursor, error) {
 	c.lists++
-	return c.Store.List(ctx, kind)
+	return c.Store.List(ctx, kinds...)
 }
 
 func newWorld(t *testing.T) *world {

@@ -17,8 +17,9 @@ const (
 	// Limit is how long a read of one row, or a write, may take. Either takes milliseconds.
 	Limit = 5 * time.Second
 	// ListLimit is how long reading all rows of a kind may take: a second for 10,000 Dataplanes, where it is the first
-	// read of a large store.
-	ListLimit = time.Minute
+	// read of a large store. SnapshotLimit is the same for several kinds together.
+	ListLimit     = time.Minute
+	SnapshotLimit = 5 * time.Minute
 )
 
 // New returns a store that behaves as the one below it, and returns [store.ErrNoResponse] for a read and
@@ -52,18 +53,22 @@ func (b *bounded) Get(ctx context.Context, key resource.Key) (row store.Row, err
 }
 
 // Newest implements [store.Store].
-func (b *bounded) Newest(ctx context.Context, after, until int64) (newest map[string]int64, err error) {
+func (b *bounded) Newest(ctx context.Context, kinds []string, after int64) (newest int64, err error) {
 	err = within(ctx, b.limit, store.ErrNoResponse, func(ctx context.Context) error {
-		newest, err = b.Store.Newest(ctx, after, until)
+		newest, err = b.Store.Newest(ctx, kinds, after)
 		return err
 	})
 	return newest, err
 }
 
 // List implements [store.Store].
-func (b *bounded) List(ctx context.Context, kind string) (rows []store.Row, cursor store.Cursor, err error) {
-	err = within(ctx, ListLimit, store.ErrNoResponse, func(ctx context.Context) error {
-		rows, cursor, err = b.Store.List(ctx, kind)
+func (b *bounded) List(ctx context.Context, kinds ...string) (rows []store.Row, cursor store.Cursor, err error) {
+	limit := ListLimit
+	if len(kinds) > 1 {
+		limit = SnapshotLimit
+	}
+	err = within(ctx, limit, store.ErrNoResponse, func(ctx context.Context) error {
+		rows, cursor, err = b.Store.List(ctx, kinds...)
 		return err
 	})
 	return rows, cursor, err

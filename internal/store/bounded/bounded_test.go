@@ -27,7 +27,7 @@ func (hanging) Get(ctx context.Context, _ resource.Key) (store.Row, error) {
 	return store.Row{}, ctx.Err()
 }
 
-func (hanging) List(ctx context.Context, _ string) ([]store.Row, store.Cursor, error) {
+func (hanging) List(ctx context.Context, _ ...string) ([]store.Row, store.Cursor, error) {
 	<-ctx.Done()
 	return nil, "", ctx.Err()
 }

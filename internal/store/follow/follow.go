@@ -1,13 +1,14 @@
-// Package follow is the part of a store's Watch that does not depend on how the store keeps its history: the watchers
-// of each kind, and their positions in the history.
+// Package follow is the part of a store's Watch that does not depend on how the store keeps its history: the watchers,
+// and their positions in the history.
 //
 // A watcher has a position and no queue, so a slow watcher uses no memory; the length of the history is its bound. A
-// watcher at the end of the history sleeps until its own kind changes.
+// watcher at the end of the history sleeps until one of its kinds changes.
 package follow
 
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,9 +18,9 @@ import (
 // Batch is how many events are read, and sent, at once at most.
 const Batch = 1000
 
-// Read returns the events of a kind after a position, in order, at most [Batch], and the position of the last. It
-// returns [store.ErrTooOld] if the history does not reach back to the position.
-type Read func(ctx context.Context, kind string, after int64) (events []store.Event, last int64, err error)
+// Read returns the events of kinds after a position, in order, at most [Batch], and the position of the last. It
+// returns [store.ErrTooOld] if the history of one of them does not reach back to the position.
+type Read func(ctx context.Context, kinds []string, after int64) (events []store.Event, last int64, err error)
 
 // retry is how long a watcher waits after a read that failed, unless it is woken.
 const retry = time.Second
@@ -27,37 +28,34 @@ const retry = time.Second
 // Hub wakes watchers. Its zero value is ready.
 type Hub struct {
 	mu       sync.Mutex
-	watchers map[string]map[*watcher]bool // by kind
+	watchers map[*watcher]bool
 	closed   bool
 	running  sync.WaitGroup
 }
 
 type watcher struct {
-	kind string
-	wake chan struct{} // holds one signal: more say nothing more
-	stop context.CancelFunc
+	kinds []string
+	wake  chan struct{} // holds one signal: more say nothing more
+	stop  context.CancelFunc
 }
 
 // Notify wakes the watchers of these kinds.
 func (h *Hub) Notify(kinds ...string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, kind := range kinds {
-		signal(h.watchers[kind])
-	}
+	h.wake(func(w *watcher) bool {
+		return slices.ContainsFunc(kinds, func(kind string) bool { return slices.Contains(w.kinds, kind) })
+	})
 }
 
 // ChangedAll wakes all watchers.
-func (h *Hub) ChangedAll() {
+func (h *Hub) ChangedAll() { h.wake(func(*watcher) bool { return true }) }
+
+func (h *Hub) wake(concerned func(*watcher) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, watchers := range h.watchers {
-		signal(watchers)
-	}
-}
-
-func signal(watchers map[*watcher]bool) {
-	for w := range watchers {
+	for w := range h.watchers {
+		if !concerned(w) {
+			continue
+		}
 		select {
 		case w.wake <- struct{}{}:
 		default:
@@ -65,11 +63,11 @@ func signal(watchers map[*watcher]bool) {
 	}
 }
 
-// Watch sends the events after a position until ctx ends, the hub is closed or the position is too old. A read with
-// another error is tried again.
-func (h *Hub) Watch(ctx context.Context, kind string, after int64, read Read) (<-chan []store.Event, error) {
+// Watch sends the events of kinds after a position until ctx ends, the hub is closed or the position is too old. A read
+// with another error is tried again.
+func (h *Hub) Watch(ctx context.Context, kinds []string, after int64, read Read) (<-chan []store.Event, error) {
 	ctx, stop := context.WithCancel(ctx)
-	w := &watcher{kind: kind, wake: make(chan struct{}, 1), stop: stop}
+	w := &watcher{kinds: kinds, wake: make(chan struct{}, 1), stop: stop}
 	if !h.add(w) {
 		stop()
 		return nil, store.ErrUnavailable
@@ -86,7 +84,7 @@ func (h *Hub) Watch(ctx context.Context, kind string, after int64, read Read) (<
 
 func (w *watcher) run(ctx context.Context, after int64, read Read, out chan<- []store.Event) {
 	for {
-		events, last, err := read(ctx, w.kind, after)
+		events, last, err := read(ctx, w.kinds, after)
 		if errors.Is(err, store.ErrTooOld) {
 			return
 		}
@@ -129,12 +127,9 @@ func (h *Hub) add(w *watcher) bool {
 		return false
 	}
 	if h.watchers == nil {
-		h.watchers = map[string]map[*watcher]bool{}
+		h.watchers = map[*watcher]bool{}
 	}
-	if h.watchers[w.kind] == nil {
-		h.watchers[w.kind] = map[*watcher]bool{}
-	}
-	h.watchers[w.kind][w] = true
+	h.watchers[w] = true
 	h.running.Add(1)
 	return true
 }
@@ -143,17 +138,15 @@ func (h *Hub) remove(w *watcher) {
 	w.stop()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.watchers[w.kind], w)
+	delete(h.watchers, w)
 }
 
 // Close ends every watcher and waits until none reads any more.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	h.closed = true
-	for _, watchers := range h.watchers {
-		for w := range watchers {
-			w.stop()
-		}
+	for w := range h.watchers {
+		w.stop()
 	}
 	h.mu.Unlock()
 	h.running.Wait()

@@ -214,7 +214,7 @@ func (s *Store) followOwners(kind string) error {
 			return err
 		}
 	}
-	events, err := s.Watch(s.ctx, kind, s.cursor(version))
+	events, err := s.Watch(s.ctx, []string{kind}, s.cursor(version))
 	if err != nil {
 		return err
 	}

@@ -237,12 +237,24 @@ type list struct {
 	Items []object `json:"items"`
 }
 
+// Streams implements [store.Store]. The API server has no order of the writes of several kinds, and each kind is
+// followed without the others: one that cannot be read stops none of them.
+func (s *Store) Streams(kinds []string) [][]string { return slices.Collect(slices.Chunk(kinds, 1)) }
+
+// only returns the kind of a stream.
+func only(kinds []string) string {
+	if len(kinds) != 1 {
+		panic(fmt.Sprintf("kube: one list or watch of the kinds %q", kinds))
+	}
+	return kinds[0]
+}
+
 // List implements [store.Store].
-func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
+func (s *Store) List(ctx context.Context, kinds ...string) ([]store.Row, store.Cursor, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, "", err
 	}
-	at := s.rowsOf(kind)
+	at := s.rowsOf(only(kinds))
 	for {
 		rows, version, err := s.list(ctx, at)
 		if api.IsExpired(err) {
@@ -251,9 +263,7 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Curso
 		if err != nil {
 			return nil, "", s.ended(ctx, failure(err, false))
 		}
-		slices.SortFunc(rows, func(a, b store.Row) int {
-			return cmp.Or(cmp.Compare(a.Key.Mesh, b.Key.Mesh), cmp.Compare(a.Key.Name, b.Key.Name))
-		})
+		slices.SortFunc(rows, func(a, b store.Row) int { return a.Key.Compare(b.Key) })
 		return rows, s.cursor(version), nil
 	}
 }

@@ -205,7 +205,7 @@ func follow(t *testing.T, s *kube.Store, kind string) <-chan []store.Event {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := s.Watch(t.Context(), kind, at)
+	events, err := s.Watch(t.Context(), []string{kind}, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ const retry = time.Second
 
 // Watch implements [store.Store]. The API server says only in the stream that it no longer has a version: the channel
 // is then closed without an event.
-func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+func (s *Store) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
@@ -34,7 +35,7 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	}
 	ctx, stop := context.WithCancel(ctx)
 	detach := context.AfterFunc(s.ctx, stop)
-	w := &watcher{store: s, at: s.rowsOf(kind), version: version, known: map[string]shown{}, stop: stop,
+	w := &watcher{store: s, at: s.rowsOf(only(kinds)), version: version, known: map[string]shown{}, stop: stop,
 		wake: make(chan struct{}, 1), call: s.options.Outage.Call()}
 	out := make(chan []store.Event)
 	s.running.Go(func() {
@@ -53,7 +54,7 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 func (s *Store) Position(store.Cursor) int64 { return 0 }
 
 // Newest implements [store.Store].
-func (s *Store) Newest(context.Context, int64, int64) (map[string]int64, error) { return nil, nil }
+func (s *Store) Newest(context.Context, []string, int64) (int64, error) { return 0, nil }
 
 // watcher follows the objects of a kind. One goroutine reads the stream into a queue, another sends the queue.
 type watcher struct {
@@ -76,8 +77,8 @@ type shown struct {
 	version string
 }
 
-// read follows the stream until ctx ends, or the server no longer has the version. Between two streams the server may
-// have been restored from a backup.
+// read follows the stream until ctx ends, the server no longer has the version, or an event cannot be decoded: the same
+// event would come again. Between two streams the server may have been restored from a backup.
 func (w *watcher) read(ctx context.Context) {
 	defer w.end()
 	defer w.call.NoteSuccess() // it is not tried any more
@@ -100,7 +101,7 @@ func (w *watcher) read(ctx context.Context) {
 				<-ctx.Done() // readers would take what it has now for changes
 			}
 			return
-		case errors.Is(err, errLags):
+		case errors.Is(err, errLags), errors.Is(err, errUnreadable):
 			return
 		case api.IsExpired(err):
 			expired = true
@@ -117,7 +118,11 @@ func (w *watcher) read(ctx context.Context) {
 	}
 }
 
-var errLags = errors.New("kube: the watcher lags")
+// The reasons for which a watch ends and its reader lists the kind again.
+var (
+	errLags       = errors.New("kube: the watcher lags")
+	errUnreadable = errors.New("kube: an event cannot be decoded")
+)
 
 // follow reads one stream.
 func (w *watcher) follow(ctx context.Context) error {
@@ -134,12 +139,12 @@ func (w *watcher) follow(ctx context.Context) error {
 		}
 		var o object
 		if err := json.Unmarshal(e.Object, &o); err != nil {
-			return err
+			return fmt.Errorf("%w: %w", errUnreadable, err)
 		}
 		if e.Type != api.Bookmark {
 			events, err := w.events(&o, e.Type)
 			if err != nil {
-				return err
+				return fmt.Errorf("%w: %w", errUnreadable, err)
 			}
 			if err := w.add(events); err != nil {
 				return err

@@ -3,8 +3,8 @@ package memory
 
 import (
 	"bytes"
-	"cmp"
 	"context"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -16,12 +16,12 @@ import (
 	"weft/resource"
 )
 
-// DefaultHistory is how many events of each kind are kept where Options does not say.
+// DefaultHistory is how many events are kept where Options does not say.
 const DefaultHistory = 100_000
 
 // Options shape a store.
 type Options struct {
-	// History is how many events of each kind are kept for watchers at least; 0 means DefaultHistory.
+	// History is how many events, of all kinds, are kept for watchers at least; 0 means DefaultHistory.
 	History int
 }
 
@@ -35,16 +35,10 @@ type Store struct {
 	// revision counts writes. It begins at random, so that a cursor of an earlier store is not taken
 	// for one of this.
 	start, revision int64
-	kinds           map[string]*rows
+	rows            map[string]map[resource.Key]store.Row  // by kind
 	owned           map[resource.Key]map[resource.Key]bool // by owner
-}
-
-// rows are the rows of one kind.
-type rows struct {
-	byKey  map[resource.Key]store.Row
-	events []event
-	// horizon is the position of the newest event that was dropped.
-	horizon int64
+	events          []event
+	horizon         map[string]int64 // the position of the newest event of each kind that was dropped
 }
 
 type event struct {
@@ -64,8 +58,9 @@ func New(o Options) *Store {
 		history:  o.History,
 		start:    start,
 		revision: start,
-		kinds:    map[string]*rows{},
+		rows:     map[string]map[resource.Key]store.Row{},
 		owned:    map[resource.Key]map[resource.Key]bool{},
+		horizon:  map[string]int64{},
 	}
 }
 
@@ -84,21 +79,17 @@ func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 }
 
 // List implements [store.Store].
-func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
+func (s *Store) List(ctx context.Context, kinds ...string) ([]store.Row, store.Cursor, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := s.usable(ctx); err != nil {
 		return nil, "", err
 	}
 	var list []store.Row
-	if of := s.kinds[kind]; of != nil {
-		for _, row := range of.byKey {
-			list = append(list, row)
-		}
+	for _, kind := range kinds {
+		list = slices.AppendSeq(list, maps.Values(s.rows[kind]))
 	}
-	slices.SortFunc(list, func(a, b store.Row) int {
-		return cmp.Or(cmp.Compare(a.Key.Mesh, b.Key.Mesh), cmp.Compare(a.Key.Name, b.Key.Name))
-	})
+	slices.SortFunc(list, func(a, b store.Row) int { return a.Key.Compare(b.Key) })
 	return list, cursor(s.revision), nil
 }
 
@@ -163,16 +154,19 @@ func (s *Store) Delete(ctx context.Context, key resource.Key, version string) er
 	return nil
 }
 
+// Streams implements [store.Store].
+func (s *Store) Streams(kinds []string) [][]string { return [][]string{kinds} }
+
 // Watch implements [store.Store].
-func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+func (s *Store) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
 	after, err := strconv.ParseInt(string(from), 10, 64)
 	if err != nil {
 		return nil, store.ErrTooOld
 	}
-	if _, _, err := s.read(ctx, kind, after); err != nil {
+	if _, _, err := s.read(ctx, kinds, after); err != nil {
 		return nil, err
 	}
-	return s.hub.Watch(ctx, kind, after, s.read)
+	return s.hub.Watch(ctx, kinds, after, s.read)
 }
 
 // Position implements [store.Store].
@@ -182,22 +176,18 @@ func (s *Store) Position(c store.Cursor) int64 {
 }
 
 // Newest implements [store.Store].
-func (s *Store) Newest(ctx context.Context, after, until int64) (map[string]int64, error) {
+func (s *Store) Newest(ctx context.Context, kinds []string, after int64) (int64, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := s.usable(ctx); err != nil {
-		return nil, err
+		return 0, err
 	}
-	newest := map[string]int64{}
-	for kind, of := range s.kinds {
-		next, _ := slices.BinarySearchFunc(of.events, until+1, func(e event, position int64) int {
-			return cmp.Compare(e.position, position)
-		})
-		if next > 0 && of.events[next-1].position > after {
-			newest[kind] = of.events[next-1].position
+	for _, e := range slices.Backward(s.events[s.firstAfter(after):]) {
+		if slices.Contains(kinds, e.Row.Key.Kind) {
+			return e.position, nil
 		}
 	}
-	return newest, nil
+	return after, nil
 }
 
 // Close implements [store.Store].
@@ -219,11 +209,7 @@ func (s *Store) usable(ctx context.Context) error {
 }
 
 func (s *Store) find(key resource.Key) (store.Row, bool) {
-	of := s.kinds[key.Kind]
-	if of == nil {
-		return store.Row{}, false
-	}
-	row, ok := of.byKey[key]
+	row, ok := s.rows[key.Kind][key]
 	return row, ok
 }
 
@@ -231,12 +217,17 @@ func (s *Store) put(row store.Row, now time.Time) store.Row {
 	row.Modified = now
 	row.Body = bytes.Clone(row.Body)
 	row.Version = strconv.FormatInt(s.revision+1, 10)
-	s.record(row, false).byKey[row.Key] = row
+	if s.rows[row.Key.Kind] == nil {
+		s.rows[row.Key.Kind] = map[resource.Key]store.Row{}
+	}
+	s.rows[row.Key.Kind][row.Key] = row
+	s.record(row, false)
 	return row
 }
 
 func (s *Store) remove(row store.Row) {
-	delete(s.record(row, true).byKey, row.Key)
+	delete(s.rows[row.Key.Kind], row.Key)
+	s.record(row, true)
 	if row.Owner != nil {
 		delete(s.owned[*row.Owner], row.Key)
 	}
@@ -249,46 +240,48 @@ func (s *Store) remove(row store.Row) {
 	}
 }
 
-// record takes the next revision and adds an event to the history of its kind. It drops the older
-// half of a history that has twice its length.
-func (s *Store) record(row store.Row, deleted bool) *rows {
+// record takes the next revision and adds an event to the history. It drops the older half of a history that has twice
+// its length.
+func (s *Store) record(row store.Row, deleted bool) {
 	s.revision++
-	of := s.kinds[row.Key.Kind]
-	if of == nil {
-		of = &rows{byKey: map[resource.Key]store.Row{}}
-		s.kinds[row.Key.Kind] = of
-	}
-	of.events = append(of.events,
-		event{s.revision, store.Event{Row: row, Deleted: deleted, Cursor: cursor(s.revision)}})
-	if len(of.events) >= 2*s.history {
-		of.horizon = of.events[s.history-1].position
-		of.events = slices.Clone(of.events[s.history:])
+	s.events = append(s.events, event{s.revision, store.Event{Row: row, Deleted: deleted, Cursor: cursor(s.revision)}})
+	if len(s.events) >= 2*s.history {
+		for _, e := range s.events[:s.history] {
+			s.horizon[e.Row.Key.Kind] = e.position
+		}
+		s.events = slices.Clone(s.events[s.history:])
 	}
 	s.hub.Notify(row.Key.Kind)
-	return of
+}
+
+// firstAfter returns the index of the first event after a position.
+func (s *Store) firstAfter(position int64) int {
+	i, _ := slices.BinarySearchFunc(s.events, position+1, func(e event, position int64) int {
+		return int(e.position - position)
+	})
+	return i
 }
 
 // read implements [follow.Read].
-func (s *Store) read(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
+func (s *Store) read(ctx context.Context, kinds []string, after int64) (events []store.Event, last int64, err error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if err := s.usable(ctx); err != nil {
 		return nil, 0, err
 	}
-	of := s.kinds[kind]
-	if after > s.revision || after < s.start || of != nil && after < of.horizon {
+	if after > s.revision || after < s.start ||
+		slices.ContainsFunc(kinds, func(kind string) bool { return after < s.horizon[kind] }) {
 		return nil, 0, store.ErrTooOld
 	}
-	if of == nil {
-		return nil, after, nil
+	last = after
+	for _, e := range s.events[s.firstAfter(after):] {
+		if !slices.Contains(kinds, e.Row.Key.Kind) {
+			continue
+		}
+		events, last = append(events, e.Event), e.position
+		if len(events) == follow.Batch {
+			break
+		}
 	}
-	first, _ := slices.BinarySearchFunc(of.events, after+1, func(e event, position int64) int {
-		return cmp.Compare(e.position, position)
-	})
-	found := of.events[first:min(first+follow.Batch, len(of.events))]
-	events := make([]store.Event, len(found))
-	for i, e := range found {
-		events[i], after = e.Event, e.position
-	}
-	return events, after, nil
+	return events, last, nil
 }

@@ -32,9 +32,9 @@ func (m *metered) Get(ctx context.Context, key resource.Key) (row store.Row, err
 }
 
 // List implements [store.Store].
-func (m *metered) List(ctx context.Context, kind string) (rows []store.Row, cursor store.Cursor, err error) {
+func (m *metered) List(ctx context.Context, kinds ...string) (rows []store.Row, cursor store.Cursor, err error) {
 	defer m.done("list", time.Now(), &err)
-	return m.Store.List(ctx, kind)
+	return m.Store.List(ctx, kinds...)
 }
 
 // Create implements [store.Store].
@@ -56,7 +56,8 @@ func (m *metered) Delete(ctx context.Context, key resource.Key, version string) 
 }
 
 // Watch implements [store.Store]. It takes until events can be read, not until the watch ends.
-func (m *metered) Watch(ctx context.Context, kind string, from store.Cursor) (events <-chan []store.Event, err error) {
+func (m *metered) Watch(ctx context.Context, kinds []string, from store.Cursor) (events <-chan []store.Event,
+	err error) {
 	defer m.done("watch", time.Now(), &err)
-	return m.Store.Watch(ctx, kind, from)
+	return m.Store.Watch(ctx, kinds, from)
 }

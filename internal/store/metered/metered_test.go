@@ -27,7 +27,7 @@ func TestEveryOperationIsObservedWithItsError(t *testing.T) {
 	row, _ := s.Create(t.Context(), store.Row{Key: key, Body: []byte("{}")})
 	s.Update(t.Context(), row)
 	_, cursor, _ := s.List(t.Context(), "Mesh")
-	s.Watch(t.Context(), "Mesh", cursor)
+	s.Watch(t.Context(), []string{"Mesh"}, cursor)
 	s.Delete(t.Context(), key, "")
 	want := []string{"get", "create", "update", "list", "watch", "delete"}
 	if len(seen) != len(want) || missing != 1 {

@@ -199,7 +199,7 @@ func (s *Store) opened(row store.Row) (store.Row, error) {
 	}
 	body, err := s.keys.open(row.Key, row.Body)
 	if err != nil {
-		return store.Row{}, fmt.Errorf("%w: %s %w", store.ErrUnavailable, row.Key, err)
+		return store.Row{}, &store.UnreadableError{Key: row.Key, Err: err}
 	}
 	row.Body = body
 	return row, nil
@@ -215,9 +215,9 @@ func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 }
 
 // List implements [store.Store].
-func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
-	rows, at, err := s.Store.List(ctx, kind)
-	if err != nil || !s.kinds[kind] {
+func (s *Store) List(ctx context.Context, kinds ...string) ([]store.Row, store.Cursor, error) {
+	rows, at, err := s.Store.List(ctx, kinds...)
+	if err != nil || !s.sealsAny(kinds) {
 		return rows, at, err
 	}
 	for i, row := range rows {
@@ -252,14 +252,18 @@ func (s *Store) write(ctx context.Context, row store.Row,
 	return row, err
 }
 
-// Watch implements [store.Store]. An event that cannot be read ends the watch: it is of a key that has gone
+func (s *Store) sealsAny(kinds []string) bool {
+	return slices.ContainsFunc(kinds, func(kind string) bool { return s.kinds[kind] })
+}
+
+// Watch implements [store.Store]. An event that cannot be decrypted is unreadable: it is usually of a key that has gone
 // since, and a list returns the current rows.
-func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
-	if !s.kinds[kind] {
-		return s.Store.Watch(ctx, kind, from)
+func (s *Store) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
+	if !s.sealsAny(kinds) {
+		return s.Store.Watch(ctx, kinds, from)
 	}
 	ctx, stop := context.WithCancel(ctx)
-	below, err := s.Store.Watch(ctx, kind, from)
+	below, err := s.Store.Watch(ctx, kinds, from)
 	if err != nil {
 		stop()
 		return nil, err
@@ -268,25 +272,24 @@ func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-ch
 	go func() {
 		defer stop()
 		defer close(events)
-		s.openAll(ctx, below, events)
+		for batch := range below {
+			select {
+			case events <- s.openAll(batch):
+			case <-ctx.Done():
+				return
+			}
+		}
 	}()
 	return events, nil
 }
 
-func (s *Store) openAll(ctx context.Context, below <-chan []store.Event, events chan<- []store.Event) {
-	for batch := range below {
-		batch = slices.Clone(batch)
-		for i := range batch {
-			row, err := s.opened(batch[i].Row)
-			if err != nil {
-				return
-			}
-			batch[i].Row = row
-		}
-		select {
-		case events <- batch:
-		case <-ctx.Done():
-			return
+func (s *Store) openAll(batch []store.Event) []store.Event {
+	batch = slices.Clone(batch)
+	for i, e := range batch {
+		var err error
+		if batch[i].Row, err = s.opened(e.Row); err != nil {
+			batch[i] = store.Event{Row: store.Row{Key: e.Row.Key}, Unreadable: true, Cursor: e.Cursor}
 		}
 	}
+	return batch
 }

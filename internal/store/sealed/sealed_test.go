@@ -17,6 +17,7 @@ import (
 	"weft/internal/store/sql"
 	"weft/internal/store/sql/postgrestest"
 	"weft/internal/store/storetest"
+	"weft/internal/testwait"
 	"weft/resource"
 )
 
@@ -149,7 +150,7 @@ func TestPlainStoreIsEncrypted(t *testing.T) {
 	s := open(t, below, k)
 	wantSecret(t, s)
 	wantNowhere(t, dir)
-	if _, err := s.Watch(t.Context(), "Secret", before); !errors.Is(err, store.ErrTooOld) {
+	if _, err := s.Watch(t.Context(), []string{"Secret"}, before); !errors.Is(err, store.ErrTooOld) {
 		t.Errorf("Watch from before the history was removed: %v, want %v", err, store.ErrTooOld)
 	}
 
@@ -317,5 +318,50 @@ func TestAKeyFileMakesItsFolder(t *testing.T) {
 	}
 	if got, err := os.ReadFile(added); err != nil || !bytes.Equal(got, text) {
 		t.Errorf("the added file has %q, want %q (%v)", got, text, err)
+	}
+}
+
+// TestAnEventThatCannotBeDecryptedEndsNothing: the watch of several kinds continues after a row under a key that this
+// replica lacks. A list of the kind names the row.
+func TestAnEventThatCannotBeDecryptedEndsNothing(t *testing.T) {
+	below := openBelow(t, t.TempDir())
+	s := open(t, below, keys(t, sealed.NewKey()))
+	_, at, err := s.List(t.Context(), "Secret", "Thing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, err := s.Watch(t.Context(), []string{"Secret", "Thing"}, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := keys(t, sealed.NewKey()).Seal(store.Row{Key: secretKey, Body: []byte(secret)})
+	if _, err := below.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	thing := resource.Key{Kind: "Thing", Name: "a"}
+	if _, err := s.Create(t.Context(), store.Row{Key: thing, Body: []byte("plain")}); err != nil {
+		t.Fatal(err)
+	}
+	var got []store.Event
+	for len(got) < 2 {
+		batch := testwait.Receive(t, "the watch has events", events)
+		if len(batch) == 0 {
+			t.Fatal("the watch ended")
+		}
+		got = append(got, batch...)
+	}
+	if !got[0].Unreadable || got[0].Row.Key != secretKey || got[0].Row.Body != nil || got[0].Cursor == "" {
+		t.Errorf("the first event is %+v, want an unreadable one", got[0])
+	}
+	if got[1].Unreadable || got[1].Row.Key != thing || string(got[1].Row.Body) != "plain" {
+		t.Errorf("the second event is %+v", got[1])
+	}
+	_, _, err = s.List(t.Context(), "Secret", "Thing")
+	if unreadable, ok := errors.AsType[*store.UnreadableError](err); !ok || unreadable.Key != secretKey ||
+		!errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the list has the error %v, want that of the row", err)
+	}
+	if rows, _, err := s.List(t.Context(), "Thing"); err != nil || len(rows) != 1 {
+		t.Errorf("the list of the other kind: %v, %v", rows, err)
 	}
 }

@@ -98,7 +98,7 @@ func testMove(t *testing.T, from, into weft.Source) {
 	if target.Fresh() {
 		t.Error("a restored store is taken for a new one")
 	}
-	if _, err := target.Watch(t.Context(), "Thing", before); !errors.Is(err, store.ErrTooOld) {
+	if _, err := target.Watch(t.Context(), []string{"Thing"}, before); !errors.Is(err, store.ErrTooOld) {
 		t.Errorf("Watch from a cursor of before: %v, want %v", err, store.ErrTooOld)
 	}
 	if err := target.Delete(t.Context(), mesh, ""); err != nil {

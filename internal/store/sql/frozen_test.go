@@ -20,7 +20,7 @@ func TestFrozenDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := s.Watch(t.Context(), "Thing", cursor)
+	events, err := s.Watch(t.Context(), []string{"Thing"}, cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

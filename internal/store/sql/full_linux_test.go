@@ -105,7 +105,7 @@ func TestRealFullDisk(t *testing.T) {
 	if got, err := s.Get(t.Context(), key("kept")); err != nil || string(got.Body) != "one" {
 		t.Errorf("reading on a full disk: %q, %v", got.Body, err)
 	}
-	events, err := s.Watch(t.Context(), "Thing", at)
+	events, err := s.Watch(t.Context(), []string{"Thing"}, at)
 	if err != nil {
 		t.Errorf("watching on a full disk: %v", err)
 	}

@@ -94,7 +94,7 @@ func TestLostDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	events, err := here.Watch(t.Context(), "Thing", cursor)
+	events, err := here.Watch(t.Context(), []string{"Thing"}, cursor)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,7 +37,7 @@ func TestOlderSchemas(t *testing.T) {
 			row.Owner == nil || row.Owner.Name != "default" || !row.Created.Equal(time.Unix(1767225601, 1)) {
 			t.Errorf("%s: the row is %+v (%v)", file, row, err)
 		}
-		events, err := s.Watch(t.Context(), "Secret", "4002")
+		events, err := s.Watch(t.Context(), []string{"Secret"}, "4002")
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}

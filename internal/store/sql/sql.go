@@ -59,8 +59,6 @@ type Store struct {
 	write *prepared // one connection, used by the writer alone
 	close func() error
 	hub   follow.Hub
-	// watching has a place for each concurrent read of a watch.
-	watching chan struct{}
 
 	history  int64
 	requests chan *request
@@ -107,7 +105,7 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	read, err := prepare(ctx, db.read, selectRow, selectEvents, selectReach, selectNewest)
+	read, err := prepare(ctx, db.read, selectRow)
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +119,6 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 		requests: make(chan *request),
 		closing:  make(chan struct{}),
 		stopped:  make(chan struct{}),
-		watching: make(chan struct{}, watchReads),
 	}
 	w := &writer{Store: s}
 	if err := w.load(ctx); err != nil {
@@ -229,8 +226,8 @@ func (s *Store) Get(ctx context.Context, key resource.Key) (store.Row, error) {
 }
 
 // List implements [store.Store].
-func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Cursor, error) {
-	rows, revision, err := s.list(ctx, kind)
+func (s *Store) List(ctx context.Context, kinds ...string) ([]store.Row, store.Cursor, error) {
+	rows, revision, err := s.list(ctx, kinds)
 	if err != nil {
 		return nil, "", s.unavailable(ctx, err)
 	}
@@ -238,7 +235,7 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Row, store.Curso
 }
 
 // list reads rows and the revision in one transaction, so that they are consistent.
-func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, error) {
+func (s *Store) list(ctx context.Context, kinds []string) ([]store.Row, int64, error) {
 	tx, err := s.read.BeginTx(ctx, &s.snapshot)
 	if err != nil {
 		return nil, 0, err
@@ -248,7 +245,8 @@ func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, erro
 	if err := tx.QueryRowContext(ctx, `SELECT revision FROM counter`).Scan(&revision); err != nil {
 		return nil, 0, err
 	}
-	found, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM resources WHERE kind = $1 ORDER BY mesh, name`, kind)
+	found, err := tx.QueryContext(ctx, `SELECT `+columns+` FROM resources WHERE `+ofKinds(kinds, 1)+
+		` ORDER BY kind, mesh, name`, arguments(kinds)...)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -256,17 +254,19 @@ func (s *Store) list(ctx context.Context, kind string) ([]store.Row, int64, erro
 	return rows, revision, err
 }
 
+// Streams implements [store.Store].
+func (s *Store) Streams(kinds []string) [][]string { return [][]string{kinds} }
+
 // Watch implements [store.Store].
-func (s *Store) Watch(ctx context.Context, kind string, from store.Cursor) (<-chan []store.Event, error) {
+func (s *Store) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
 	after, err := strconv.ParseInt(string(from), 10, 64)
 	if err != nil {
 		return nil, store.ErrTooOld
 	}
-	err = s.watched(ctx, func() error { return s.reaches(ctx, kind, after) })
-	if err != nil {
+	if err := s.reaches(ctx, kinds, after); err != nil {
 		return nil, s.unavailable(ctx, err)
 	}
-	return s.hub.Watch(ctx, kind, after, s.events)
+	return s.hub.Watch(ctx, kinds, after, s.events)
 }
 
 // Position implements [store.Store]. Revisions are of all kinds, and one transaction at a time takes any.
@@ -276,47 +276,20 @@ func (s *Store) Position(c store.Cursor) int64 {
 }
 
 // Newest implements [store.Store].
-func (s *Store) Newest(ctx context.Context, after, until int64) (map[string]int64, error) {
+func (s *Store) Newest(ctx context.Context, kinds []string, after int64) (newest int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
-	found, err := s.read.QueryContext(ctx, selectNewest, after, until)
-	if err != nil {
-		return nil, s.unavailable(ctx, err)
-	}
-	defer found.Close()
-	newest := map[string]int64{}
-	for found.Next() {
-		var kind string
-		var position int64
-		if err := found.Scan(&kind, &position); err != nil {
-			return nil, s.unavailable(ctx, err)
-		}
-		newest[kind] = position
-	}
-	return newest, s.unavailable(ctx, found.Err())
+	err = s.read.QueryRowContext(ctx, selectNewest+ofKinds(kinds, 2), arguments(kinds, after)...).Scan(&newest)
+	return newest, s.unavailable(ctx, err)
 }
 
-// watchReads is the number of concurrent reads of watches. All kinds are watched, and a start or a lost connection
-// makes each of them read; few connections serve them as fast.
-const watchReads = 8
-
-// watched runs a read of a watch while fewer than [watchReads] others run.
-func (s *Store) watched(ctx context.Context, read func() error) error {
-	select {
-	case s.watching <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-s.watching }()
-	return read()
-}
-
-// reaches returns nil if the history of a kind includes a position.
-func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
+// reaches returns nil if the history of all kinds includes a position.
+func (s *Store) reaches(ctx context.Context, kinds []string, after int64) error {
 	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
 	defer cancel()
 	var horizon, revision int64
-	err := s.read.QueryRowContext(ctx, selectReach, kind).Scan(&horizon, &revision)
+	err := s.read.QueryRowContext(ctx, selectReach+ofKinds(kinds, 1)+reachEnd, arguments(kinds)...).
+		Scan(&horizon, &revision)
 	if err == nil && (after < horizon || after > revision) {
 		err = store.ErrTooOld
 	}
@@ -324,24 +297,19 @@ func (s *Store) reaches(ctx context.Context, kind string, after int64) error {
 }
 
 // events implements [follow.Read]. It reads the horizon after the events: a horizon that passed them before the read is
-// seen too.
-func (s *Store) events(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	var events []store.Event
-	var last int64
-	err := s.watched(ctx, func() (err error) {
-		// a watch lasts as long as its caller, but one read of it is bounded
-		ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
-		defer cancel()
-		if events, last, err = s.eventsAfter(ctx, kind, after); err == nil {
-			err = s.reaches(ctx, kind, after)
-		}
-		return err
-	})
+// seen too. A watch lasts as long as its caller, but each of its reads is bounded.
+func (s *Store) events(ctx context.Context, kinds []string, after int64) ([]store.Event, int64, error) {
+	events, last, err := s.eventsAfter(ctx, kinds, after)
+	if err == nil {
+		err = s.reaches(ctx, kinds, after)
+	}
 	return events, last, err
 }
 
-func (s *Store) eventsAfter(ctx context.Context, kind string, after int64) ([]store.Event, int64, error) {
-	found, err := s.read.QueryContext(ctx, selectEvents, kind, after)
+func (s *Store) eventsAfter(ctx context.Context, kinds []string, after int64) ([]store.Event, int64, error) {
+	ctx, cancel := context.WithTimeout(ctx, transactionTimeout)
+	defer cancel()
+	found, err := s.read.QueryContext(ctx, selectEvents+ofKinds(kinds, 2)+selectEventsEnd, arguments(kinds, after)...)
 	if err != nil {
 		return nil, 0, err
 	}

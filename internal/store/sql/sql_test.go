@@ -67,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a small write after a rejected one: %v", err)
 	}
-	events, err := s.Watch(t.Context(), "Thing", at)
+	events, err := s.Watch(t.Context(), []string{"Thing"}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +194,7 @@ func BenchmarkWatch(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	events, err := s.Watch(b.Context(), row.Key.Kind, from)
+	events, err := s.Watch(b.Context(), []string{row.Key.Kind}, from)
 	if err != nil {
 		b.Fatal(err)
 	}

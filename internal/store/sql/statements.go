@@ -24,13 +24,35 @@ const (
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	selectCounter = `SELECT revision FROM counter`
 	updateCounter = `UPDATE counter SET revision = $1`
-	selectReach   = `SELECT coalesce((SELECT revision FROM horizon WHERE kind = $1), start), revision FROM counter`
-	selectNewest  = `SELECT kind, max(revision) FROM history WHERE revision > $1 AND revision <= $2 GROUP BY kind`
+	selectNewest  = `SELECT coalesce(max(revision), $1) FROM history WHERE revision > $1 AND `
+	selectReach   = `SELECT coalesce((SELECT max(revision) FROM horizon WHERE `
+	// reachEnd is the end of selectReach, after the kinds.
+	reachEnd = `), start), revision FROM counter`
 )
 
-// selectEvents has its limit as a literal: SQLite would prepare a statement with a bound limit again for each read.
-var selectEvents = `SELECT revision, deleted, ` + columns +
-	` FROM history WHERE kind = $1 AND revision > $2 ORDER BY revision LIMIT ` + strconv.Itoa(follow.Batch)
+// selectEvents and selectEventsEnd are a statement around its kinds. The limit is a literal: SQLite would prepare a
+// statement with a bound limit again for each read.
+var (
+	selectEvents    = `SELECT revision, deleted, ` + columns + ` FROM history WHERE revision > $1 AND `
+	selectEventsEnd = ` ORDER BY revision LIMIT ` + strconv.Itoa(follow.Batch)
+)
+
+// ofKinds returns the condition that a row is of one of the kinds, whose parameters are numbered from first.
+func ofKinds(kinds []string, first int) string {
+	parameters := make([]string, len(kinds))
+	for i := range kinds {
+		parameters[i] = "$" + strconv.Itoa(first+i)
+	}
+	return `kind IN (` + strings.Join(parameters, ", ") + `)`
+}
+
+// arguments returns kinds as parameters, after others.
+func arguments(kinds []string, others ...any) []any {
+	for _, kind := range kinds {
+		others = append(others, kind)
+	}
+	return others
+}
 
 // dialect is the part of a database that differs from others.
 type dialect struct {

@@ -176,7 +176,7 @@ func testCanceled(t *testing.T, s store.Store) {
 
 func testClosed(t *testing.T, s store.Store) {
 	_, at := list(t, s, "Thing")
-	events, err := s.Watch(t.Context(), "Thing", at)
+	events, err := s.Watch(t.Context(), []string{"Thing"}, at)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,7 +191,7 @@ func testClosed(t *testing.T, s store.Store) {
 	wantError(t, "List", err, store.ErrUnavailable)
 	_, err = s.Create(t.Context(), store.Row{Key: key("a")})
 	wantError(t, "Create", err, store.ErrUnavailable)
-	_, err = s.Watch(t.Context(), "Thing", at)
+	_, err = s.Watch(t.Context(), []string{"Thing"}, at)
 	wantError(t, "Watch", err, store.ErrUnavailable)
 }
 
@@ -199,7 +199,7 @@ func testCounters(t *testing.T, s store.Store) {
 	const writers, each = 8, 25
 	create(t, s, key("counter"), "0")
 	_, at := list(t, s, "Thing")
-	events, err := s.Watch(t.Context(), "Thing", at)
+	events, err := s.Watch(t.Context(), []string{"Thing"}, at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,6 +43,7 @@ func Run(t *testing.T, open Open) {
 		{"a watch ends with its context", plenty, testWatchEnds},
 		{"a watch receives the deletion of owned rows", plenty, testWatchOwner},
 		{"writes of all kinds have one order", plenty, testOrder},
+		{"a list of several kinds is one snapshot", plenty, testSnapshot},
 		{"a cursor that was compacted away", 10, testTooOld},
 		{"a cursor of another store", plenty, testCursorOfAnotherStore},
 		{"a lagging watcher is closed", 10, testLaggingWatcher},
