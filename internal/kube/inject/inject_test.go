@@ -23,7 +23,8 @@ import (
 
 // TestInjection: the patched Pod of each scenario. A scenario has the Pod and its Namespace, settings that differ from
 // the defaults (fields of settings.Injector), rules of the Namespace (ResourceQuotas and LimitRanges), and
-// ContainerPatches. Existing meshes are default, demo and team-a. Most patched Pods are differences from that of native.
+// ContainerPatches. Existing meshes are default, demo and team-a. Most patched Pods are differences from that of the
+// scenario native.
 func TestInjection(t *testing.T) {
 	golden.Run(t, "testdata/*.txtar", func(t *testing.T, scenario *txtar.Archive) {
 		in := inputOf(t, scenario)
