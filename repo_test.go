@@ -158,6 +158,8 @@ var walls = []wall{
 	{"internal/join", []string{"kind", "resource", "internal/zonesync", "internal/wire", "internal/store",
 		"internal/mirror", "internal/admission", "internal/pki", "internal/access", "internal/wait"},
 		"zone sync copies resources between stores and does not depend on their meaning"},
+	{"internal/rest/kumactl", []string{"kind", "resource", "internal/admission"},
+		"what a client knows follows from its request, and not from what is stored"},
 	{"internal/zonesync", []string{"kind", "resource", "internal/wire"},
 		"the protocol between zones does not depend on the store"},
 	{

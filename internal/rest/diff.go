@@ -15,6 +15,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/preview"
+	"weft/internal/rest/kumactl"
 	"weft/internal/wait"
 	"weft/kind"
 	"weft/resource"
@@ -201,8 +202,10 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 	if n, most := len(document), d.Describe().Bytes(); n > most {
 		return tried, nil, resource.Errorf(resource.Invalid, "%s has %d bytes, at most %d are read", key, n, most)
 	}
-	result, err := trial.Put(r.Context(), written.Object, admission.Change{Sender: senderOf(r, d.Describe().Name),
-		Administers: a.allows(r, access.AdminResources), Vouches: a.allows(r, access.OperatorResources)})
+	result, err := trial.Put(r.Context(), written.Object, admission.Change{
+		Sender:      kumactl.SenderOf(r, d.Describe().Name),
+		Administers: a.allows(r, access.AdminResources), Vouches: a.allows(r, access.OperatorResources),
+	})
 	switch {
 	case result.Created:
 		tried.Outcome = "created"

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"weft/internal/access"
+	"weft/internal/rest/kumactl"
 	"weft/kind"
 	"weft/resource"
 )
@@ -19,8 +20,8 @@ func (a *api) index(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	product := "weft"
-	if by, ok := kumactlOf(r); ok {
-		product = by.product
+	if by, ok := kumactl.ClientOf(r); ok {
+		product = by.Product
 	}
 	return writeJSON(w, http.StatusOK, struct {
 		Hostname   string `json:"hostname"`
@@ -61,7 +62,7 @@ type PolicyType struct {
 func (a *api) resources(w http.ResponseWriter, r *http.Request) error {
 	entries := []ResourceType{}
 	for _, d := range kind.All() {
-		if !d.Describe().Hidden && kumactlKnows(r, d) {
+		if !d.Describe().Hidden && kumactl.KnowsKind(r, d) {
 			entries = append(entries, resourceType(d))
 		}
 	}

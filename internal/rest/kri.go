@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 
@@ -68,4 +69,19 @@ func (m *snapshot) withKRI(kri resource.KRI, d resource.Descriptor) resource.Any
 		}
 	}
 	return nil
+}
+
+// otherKRI returns a warning about an identifier of another resource in a resource. Clients compute the zone and the
+// namespace from labels that a file may lack.
+func otherKRI(text string, o resource.Any, d resource.Descriptor) []string {
+	own, ok := resource.KRIOf(o.Envelope(), d.Describe())
+	if text == "" || !ok {
+		return nil
+	}
+	written, ok := resource.ParseKRI(text)
+	if ok && written.Code == own.Code && written.Mesh == own.Mesh &&
+		(written.Name == own.Name || written.Name == o.Key().Name) {
+		return nil
+	}
+	return []string{fmt.Sprintf("kri: %.300q is ignored: it does not identify %s, whose kri is %s", text, o.Key(), own)}
 }

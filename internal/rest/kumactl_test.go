@@ -18,6 +18,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/client"
+	"weft/internal/rest/kumactl"
 	"weft/internal/schema"
 	"weft/kind"
 	"weft/resource"
@@ -26,11 +27,6 @@ import (
 // kumactlReleases are the releases of kumactl that tests send in User-Agent. That of the 3.0 preview is the version of
 // every build of a branch of Kuma.
 var kumactlReleases = []string{"2.13.9", "2.14.3", "0.0.0-preview.v348b6528b", "unknown"}
-
-func agentOf(release string) http.Header {
-	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"},
-		"Accept": {"application/json"}, "Content-Type": {"application/json"}}
-}
 
 // socket serves a world over HTTP.
 type socket struct {
@@ -322,8 +318,8 @@ var dropsByKumactl = map[string]string{
 func documentsByKumactl(t testing.TB) map[string]string {
 	t.Helper()
 	documents := maps.Clone(dropsByKumactl)
-	for kindName, drops := range kumactlDrops {
-		for _, field := range slices.Concat(drops.always, drops.before214, drops.after2) {
+	for kindName, drops := range kumactl.DropsByKind {
+		for _, field := range slices.Concat(drops.Always, drops.Before214, drops.After2) {
 			at := kindName + " " + field
 			reference, part := field[:max(strings.LastIndex(field, "."), 0)], field[strings.LastIndex(field, ".")+1:]
 			if _, ok := documents[at]; ok || part == "namespace" {
@@ -466,7 +462,7 @@ func TestDroppedFieldsAreThoseOfKumactl(t *testing.T) {
 				}
 			}
 			slices.Sort(lacks)
-			listed := kumactlDrops[name].by(version)
+			listed := kumactl.DropsByKind[name].FieldsOf(version)
 			slices.Sort(listed)
 			if !slices.Equal(lacks, listed) {
 				t.Errorf("%s lacks of %s %q, and the list has %q", version, name, lacks, listed)
@@ -558,7 +554,7 @@ func asKumactl(t testing.TB, read, release string) string {
 	if !info.Flat {
 		target = doc["spec"].(map[string]any)
 	}
-	for _, field := range kumactlDrops[name].by(release) {
+	for _, field := range kumactl.DropsByKind[name].FieldsOf(release) {
 		drop(target, field)
 	}
 	if info.Flat {
@@ -649,7 +645,7 @@ func TestKumactlLosesNothing(t *testing.T) {
 				s.put(t, path, document)
 				_, before, read := s.send(t, "GET", path, "", agentOf(release))
 				sent := asKumactl(t, read, release)
-				drops := slices.Contains(kumactlDrops[kindName].by(release), inner)
+				drops := slices.Contains(kumactl.DropsByKind[kindName].FieldsOf(release), inner)
 
 				status, result, reply := s.apply(t, path, sent, agentOf(release))
 				if status != http.StatusOK || result.Changed {
@@ -669,7 +665,7 @@ func TestKumactlLosesNothing(t *testing.T) {
 					return
 				}
 				if status != http.StatusConflict || !strings.Contains(reply, `"field":"`+field+`"`) ||
-					!strings.Contains(reply, "weft apply") || !strings.Contains(reply, removeHeader) {
+					!strings.Contains(reply, "weft apply") || !strings.Contains(reply, kumactl.RemoveHeader) {
 					t.Errorf("an update that loses the field: %d %s", status, reply)
 				}
 				if _, after, now := s.send(t, "GET", path, "", nil); after.Get("ETag") != before.Get("ETag") {
@@ -733,8 +729,9 @@ func (s *socket) removeOnRequest(t *testing.T, path, body, field, release string
 		path   string
 		header http.Header
 	}{
-		"header": {path, http.Header{removeHeader: {"other, " + field}}},
-		"query":  {path + "?" + removeQuery + "=" + strings.NewReplacer("[", "%5B", "]", "%5D").Replace(field), nil},
+		"header": {path, http.Header{kumactl.RemoveHeader: {"other, " + field}}},
+		"query": {path + "?" + kumactl.RemoveQuery + "=" + strings.NewReplacer("[", "%5B", "]", "%5D").Replace(field),
+			nil},
 	} {
 		header := agentOf(release)
 		maps.Copy(header, request.header)

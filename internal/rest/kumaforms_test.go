@@ -110,3 +110,9 @@ func (s *socket) readAs(t *testing.T, path, release string) string {
 	}
 	return read
 }
+
+// agentOf returns the header of a release of kumactl.
+func agentOf(release string) http.Header {
+	return http.Header{"User-Agent": {"kumactl/" + release + " (linux; amd64; Kuma/1a2b3c4)"},
+		"Accept": {"application/json"}, "Content-Type": {"application/json"}}
+}

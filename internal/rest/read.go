@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/inspect"
+	"weft/internal/rest/kumactl"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -184,7 +185,7 @@ func (m *snapshot) encode(r *http.Request, d resource.Descriptor, o resource.Any
 	if err != nil {
 		return nil, err
 	}
-	return formFor(r, o, form, body)
+	return kumactl.FormFor(r, o, form, body)
 }
 
 // status returns the status of a resource, or nil.

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"golang.org/x/tools/txtar"
+
+	"weft/internal/rest/kumactl"
 )
 
 // TestRecordedKumactl replays what the real kumactl sent in a session: each kind is applied, read, written back and
@@ -144,7 +146,7 @@ func isFilled(t *testing.T, body, field, value string) bool {
 	}
 	path := strings.TrimPrefix(regexp.MustCompile(`\[\d+\]`).ReplaceAllString(field, "[]"), ".spec.")
 	computed := map[string]string{"state": "Unavailable", "tls.allowRenegotiation": "false", "tls.enabled": "false"}
-	return kumactlFills[doc.Type][path] == value || computed[path] == value
+	return kumactl.FillsByKind[doc.Type][path] == value || computed[path] == value
 }
 
 // fieldsIn returns the scalars of a document by path. It leaves out what kumactl computes and empty objects.

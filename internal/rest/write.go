@@ -12,6 +12,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/audit"
+	"weft/internal/rest/kumactl"
 	"weft/kind"
 	"weft/resource"
 )
@@ -45,10 +46,10 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err != nil {
 			return err
 		}
-		if err := tooOldToWrite(r); err != nil {
+		if err := kumactl.CheckRelease(r); err != nil {
 			return err
 		}
-		change.Sender = senderOf(r, d.Describe().Name)
+		change.Sender = kumactl.SenderOf(r, d.Describe().Name)
 		change.Administers = a.allows(r, access.AdminResources)
 		change.Vouches = a.allows(r, access.OperatorResources)
 		body, err := readBody(w, r, d.Describe().Bytes())
@@ -67,7 +68,7 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 			return err
 		}
 		result.Warnings = slices.Concat(result.Warnings, otherKRI(written.KRI, result.Object, d),
-			widened(&change.Sender, &result, d))
+			kumactl.WarnWidened(&change.Sender, &result, d))
 		if change.DryRun {
 			if a.hidesKeys(r.Context()) {
 				result.Object = kind.HidePrivateKeys(result.Object)

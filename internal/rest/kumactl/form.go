@@ -1,4 +1,4 @@
-package rest
+package kumactl
 
 import (
 	"encoding/json"
@@ -9,12 +9,12 @@ import (
 	"weft/resource"
 )
 
-// formFor returns a resource's Universal form in the fields that the client of a request knows. kumactl 2 rejects what
+// FormFor returns a resource's Universal form in the fields that the client of a request knows. kumactl 2 rejects what
 // it reads where a policy has rules beside `to`, a limit could concern gateways, or an inbound has tags without a
 // service, and reads sources of MeshExternalServices in an older form only. It prints the Kubernetes form as it is.
-func formFor(r *http.Request, o resource.Any, form resource.Form, body json.RawMessage) (json.RawMessage, error) {
-	by, ok := kumactlOf(r)
-	if major, _, known := releaseOf(by.release); !ok || !known || major != 2 || form != resource.Universal {
+func FormFor(r *http.Request, o resource.Any, form resource.Form, body json.RawMessage) (json.RawMessage, error) {
+	by, ok := ClientOf(r)
+	if major, _, known := releaseOf(by.Release); !ok || !known || major != 2 || form != resource.Universal {
 		return body, nil
 	}
 	var rewrite func(fields map[string]any)
