@@ -213,7 +213,8 @@ func (s *selectionFields) places() []*receivingPlace {
 			add(n, key)
 		}
 		if z := networking.ZoneIngress; z != nil {
-			add(n, placeKey{section: cmp.Or(z.Name, fmt.Sprint(z.Port)), role: kind.ZoneIngressRole, protocol: kind.TCP})
+			section := cmp.Or(z.Name, fmt.Sprint(z.Port))
+			add(n, placeKey{section: section, role: kind.ZoneIngressRole, protocol: kind.TCP})
 		}
 		if z := networking.ZoneEgress; z != nil {
 			for _, chain := range chains {

@@ -33,8 +33,8 @@ func (s *selectionFields) sentParts() *sentParts {
 	return all
 }
 
-// about returns the items about the traffic to a port by some routes, and whether such traffic was not seen yet. Traffic
-// of a protocol with the same items is alike, unless something else tells it apart.
+// about returns the items about the traffic to a port by some routes, and whether such traffic was not seen yet.
+// Traffic of a protocol with the same items is alike, unless something else tells it apart.
 func (p *sentParts) about(port int, routes []map[string]string, protocol kind.Protocol,
 	apart string) (about []policy.Part, unseen bool) {
 	key, byRoutes := []byte(string(protocol)+apart), policy.Destination{Routes: routes}
