@@ -288,8 +288,9 @@ func (s *selectionFields) unreceived(conf any, path string, match policy.Match, 
 		return reason
 	}
 	byID := match.ID != kind.IDPattern{}
-	return s.kind.NoEffectReason(conf, path, &kind.Place{Direction: kind.Received, Role: at.role, Protocol: at.protocol,
-		ByID: byID, Secured: !byID || s.isSecured(at)})
+	here := kind.Place{Direction: kind.Received, Role: at.role, Protocol: at.protocol, ByID: byID,
+		Secured: !byID || s.isSecured(at)}
+	return s.kind.NoEffectReason(conf, path, &here)
 }
 
 // unknownSNI returns why a rule about an SNI is about no connection of the role of a place; empty: it may be about one.
