@@ -17,8 +17,9 @@ const (
 	// Limit is how long a read of one row, or a write, may take. Either takes milliseconds.
 	Limit = 5 * time.Second
 	// ListLimit is how long reading all rows of a kind may take: a second for 10,000 Dataplanes, where it is the first
-	// read of a large store. SnapshotLimit is the same for several kinds together.
-	ListLimit     = time.Minute
+	// read of a large store.
+	ListLimit = time.Minute
+	// SnapshotLimit is how long reading several kinds together may take.
 	SnapshotLimit = 5 * time.Minute
 )
 
