@@ -131,7 +131,7 @@ func (v *View) NoteBatch(b mirror.Batch) {
 	for _, key := range b.Removed {
 		v.seen(key, "")
 	}
-	v.last, v.position = time.Now(), max(v.position, b.Position)
+	v.last, v.position = time.Now(), b.Position
 	v.applied.Send()
 }
 
@@ -208,6 +208,8 @@ func (v *View) await(ctx context.Context, kinds []string, bounded bool) (brought
 	v.mu.Lock()
 	last := v.writes
 	v.mu.Unlock()
+	lost := time.NewTicker(Timeout)
+	defer lost.Stop()
 	for {
 		if err := v.clearDoubts(ctx, kinds, last); err != nil {
 			return false, err
@@ -224,6 +226,10 @@ func (v *View) await(ctx context.Context, kinds []string, bounded bool) (brought
 		case <-applied:
 		case <-timeout:
 			return false, nil
+		case <-lost.C:
+			if !bounded {
+				v.doubtAll(kinds, last)
+			}
 		case <-ctx.Done():
 			return false, ctx.Err()
 		}
@@ -264,6 +270,18 @@ func (v *View) clearDoubts(ctx context.Context, kinds []string, last uint64) err
 		v.mu.Unlock()
 	}
 	return nil
+}
+
+// doubtAll has the rows of writes up to number last read: no batch has a row that was deleted again before a list.
+func (v *View) doubtAll(kinds []string, last uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, kind := range kinds {
+		for key, w := range v.unseen[kind] {
+			w.doubted = w.doubted || w.number <= last
+			v.unseen[kind][key] = w
+		}
+	}
 }
 
 func (v *View) doubted(kinds []string, last uint64) (keys []resource.Key) {
