@@ -357,9 +357,10 @@ func (s *stream) take(ctx context.Context, events []store.Event) {
 		switch {
 		case position != 0 && position <= s.listed[e.Row.Key.Kind]:
 		case e.Unreadable:
-			pass()
-			s.unread[e.Row.Key.Kind] = true
-			s.listUnread(ctx)
+			if pass(); !s.unread[e.Row.Key.Kind] { // else its next list is due
+				s.unread[e.Row.Key.Kind] = true
+				s.listUnread(ctx)
+			}
 		default:
 			fresh = append(fresh, e)
 		}
