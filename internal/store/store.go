@@ -30,7 +30,7 @@ type Cursor string
 
 // Event is one change of one row.
 type Event struct {
-	Row     Row // for a deletion, the last row
+	Row     Row // for a deletion, the last row, or its key alone
 	Deleted bool
 	// Unreadable is true for a change that cannot be read, whose row has the key alone. The caller lists the kind
 	// again, and the watch continues.

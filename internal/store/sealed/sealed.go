@@ -256,8 +256,8 @@ func (s *Store) sealsAny(kinds []string) bool {
 	return slices.ContainsFunc(kinds, func(kind string) bool { return s.kinds[kind] })
 }
 
-// Watch implements [store.Store]. An event that cannot be decrypted is unreadable: it is usually of a key that has gone
-// since, and a list returns the current rows.
+// Watch implements [store.Store]. An event that cannot be decrypted is unreadable, except for a deletion: it is usually
+// of a key that has gone since, and a list returns the current rows.
 func (s *Store) Watch(ctx context.Context, kinds []string, from store.Cursor) (<-chan []store.Event, error) {
 	if !s.sealsAny(kinds) {
 		return s.Store.Watch(ctx, kinds, from)
@@ -288,7 +288,8 @@ func (s *Store) openAll(batch []store.Event) []store.Event {
 	for i, e := range batch {
 		var err error
 		if batch[i].Row, err = s.opened(e.Row); err != nil {
-			batch[i] = store.Event{Row: store.Row{Key: e.Row.Key}, Unreadable: true, Cursor: e.Cursor}
+			batch[i] = store.Event{Row: store.Row{Key: e.Row.Key}, Deleted: e.Deleted, Unreadable: !e.Deleted,
+				Cursor: e.Cursor}
 		}
 	}
 	return batch
