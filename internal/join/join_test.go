@@ -250,6 +250,24 @@ func TestARecreatedMesh(t *testing.T) {
 	g.awaitRow(there)
 }
 
+// TestAMeshRecreatedAtOnce: no reader of the store's changes has the deletion, since a queue has the last state of a row.
+func TestAMeshRecreatedAtOnce(t *testing.T) {
+	g := newGlobal(t)
+	g.put(mesh)
+	east := newZone(t, "east").join(g)
+	east.awaitRow(kind.Meshes.Key("", "m"))
+	east.put(proxy)
+	east.put(service)
+	there := keyOutsideOwner(kind.MeshServices, "m", "web", "east")
+	g.awaitRow(there)
+	g.awaitRow(keyOutsideOwner(kind.Dataplanes, "m", "web-1", "east"))
+	if err := g.rows.Delete(t.Context(), kind.Meshes.Key("", "m"), ""); err != nil {
+		t.Fatal(err)
+	}
+	g.put(mesh)
+	g.awaitRow(there)
+}
+
 // countingStream counts the writes of a kind.
 type countingStream struct {
 	store.Store

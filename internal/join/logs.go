@@ -38,15 +38,15 @@ type logs struct {
 	// raised when a zone is created, deleted, enabled, disabled, connected or disconnected
 	zonesChanged *wait.Broadcast
 
-	mu            sync.Mutex
-	opened        bool
-	disabled      map[string]bool // zones that may not connect
-	expired       map[string]bool // zones that have been disconnected for longer than Expiry
-	zones         map[string]bool // on global, the existing zones, and whether each is enabled
-	links         map[string]link // by the name of the zone
-	deletedMeshes map[string]bool // meshes that were deleted since the start
-	pending       map[resource.Key]context.CancelFunc
-	ctx           context.Context
+	mu       sync.Mutex
+	opened   bool
+	disabled map[string]bool      // zones that may not connect
+	expired  map[string]bool      // zones that have been disconnected for longer than Expiry
+	zones    map[string]bool      // on global, the existing zones, and whether each is enabled
+	links    map[string]link      // by the name of the zone
+	created  map[string]time.Time // of each mesh since the start, also of deleted ones
+	pending  map[resource.Key]context.CancelFunc
+	ctx      context.Context
 }
 
 // kindLog is one kind of the logs.
@@ -82,7 +82,7 @@ func newLogs(self kind.Owner, rows store.Store, log *slog.Logger) *logs {
 		self: self, rows: rows, log: log, kinds: map[string]*kindLog{}, dependencyChanged: &wait.Broadcast{},
 		batchRead: &wait.Broadcast{}, zonesChanged: &wait.Broadcast{}, meshRecreated: &wait.Broadcast{},
 		disabled: map[string]bool{}, expired: map[string]bool{}, zones: map[string]bool{}, links: map[string]link{},
-		deletedMeshes: map[string]bool{}, pending: map[resource.Key]context.CancelFunc{},
+		created: map[string]time.Time{}, pending: map[resource.Key]context.CancelFunc{},
 	}
 	for _, d := range SyncedKinds() {
 		l.kinds[d.Describe().Name] = &kindLog{
@@ -179,9 +179,12 @@ func (l *logs) apply(b mirror.Changes) {
 			continue
 		}
 		mended = mended || dependencies[key.Kind]
-		if key.Kind == kind.Meshes.Name && l.deletedMeshes[key.Name] {
-			delete(l.deletedMeshes, key.Name)
-			l.meshRecreated.Send()
+		if key.Kind == kind.Meshes.Name {
+			// Where the queue has the last state alone, the time of the creation is another one.
+			if was, known := l.created[key.Name]; known && !was.Equal(row.Created) {
+				l.meshRecreated.Send()
+			}
+			l.created[key.Name] = row.Created
 		}
 		raised[l.kinds[key.Kind]] = true
 		l.put(key, of)
@@ -197,9 +200,6 @@ func (l *logs) apply(b mirror.Changes) {
 		case kind.ZoneInsights.Name:
 			delete(l.links, key.Name)
 			continue
-		}
-		if key.Kind == kind.Meshes.Name {
-			l.deletedMeshes[key.Name] = true
 		}
 		raised[l.kinds[key.Kind]] = true
 		l.remove(key)
