@@ -26,6 +26,8 @@ const (
 	certificateLife = 24 * time.Hour
 	// dialTimeout is the time in which a replica accepts a connection.
 	dialTimeout = 3 * time.Second
+	// headerTimeout is the time in which a replica begins its response: longer than it waits for a zone.
+	headerTimeout = time.Minute
 )
 
 // Config configures the queries of one replica.
@@ -115,7 +117,8 @@ func (p *Peers) client(instance string) *http.Client {
 	if p.clients[instance] == nil {
 		p.clients[instance] = &http.Client{Transport: &http.Transport{
 			TLSClientConfig: p.clientTLS(instance), TLSHandshakeTimeout: dialTimeout, ForceAttemptHTTP2: true,
-			DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, IdleConnTimeout: time.Minute,
+			ResponseHeaderTimeout: headerTimeout,
+			DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext, IdleConnTimeout: time.Minute,
 		}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	}
 	return p.clients[instance]

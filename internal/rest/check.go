@@ -41,13 +41,11 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 
 // checkReplicas adds what each other replica alone can find.
 func (a *api) checkReplicas(r *http.Request, every *check.EveryZone) {
-	for _, replica := range a.Replicas.Others() {
-		var of check.Report
-		if err := a.readReplica(r, replica, access.Read, &of); err != nil {
-			every.UnknownReplica(replica, a.problemOf(err))
-			continue
-		}
+	unknown := readReplicas(a, r, access.Read, func(replica string, of *check.Report) {
 		every.AddReplica(replica, of.Findings)
+	})
+	for _, replica := range unknown {
+		every.UnknownReplica(replica.Instance, replica.Reason)
 	}
 }
 

@@ -22,6 +22,11 @@ func TestExplainedRequestIsBounded(t *testing.T) {
 		"header is given 65 times, at most 64 are possible": many,
 		"header[0] has 4099 bytes, at most 4096 are possible": {"to": {"b"},
 			"header": {"a: " + strings.Repeat("b", 4096)}},
+		"to \\\"\\\\xff\\\" has a control character, or bytes that are no UTF-8":    {"to": {"\xff"}},
+		"method \\\"\\\\n\\\" has a control character, or bytes that are no UTF-8":  {"to": {"b"}, "method": {"\n"}},
+		"path \\\"/\\\\xff\\\" has a control character, or bytes that are no UTF-8": {"to": {"b"}, "path": {"/\xff"}},
+		"header[0] has a control character, or bytes that are no UTF-8, in its value": {"to": {"b"},
+			"header": {"x: \xff"}},
 		"path has 8193 bytes, at most 8192 are possible": {"to": {"b"}, "path": {"/" + strings.Repeat("b", 8192)}},
 	} {
 		field, reason, _ := strings.Cut(want, " ")

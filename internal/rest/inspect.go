@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/http/httpguts"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -137,6 +139,11 @@ func explainedRequest(values url.Values) (request envoysim.Request, problems []r
 	}
 	request = envoysim.Request{To: values.Get("to"), Method: values.Get("method"), Path: values.Get("path"),
 		SNI: strings.ToLower(values.Get("sni"))}
+	for _, field := range []string{"to", "method", "path"} {
+		if !isPrintable(values.Get(field)) {
+			add(field, "%.260q has a control character, or bytes that are no UTF-8", values.Get(field))
+		}
+	}
 	if request.To == "" {
 		add("to", "is required: a service, a virtual IP or an address, with :PORT or without")
 	}
@@ -160,8 +167,8 @@ func explainedRequest(values url.Values) (request envoysim.Request, problems []r
 			add(field, "has %d bytes, at most %d are possible", len(header), maxExplainedHeader)
 		case !ok || !httpguts.ValidHeaderFieldName(name):
 			add(field, "is not NAME: VALUE; send the method and the path as method and path")
-		case !httpguts.ValidHeaderFieldValue(value):
-			add(field, "has a control character in its value")
+		case !httpguts.ValidHeaderFieldValue(value) || !utf8.ValidString(value):
+			add(field, "has a control character, or bytes that are no UTF-8, in its value")
 		default:
 			if former, ok := request.Headers[name]; ok {
 				value = former + "," + value // as Envoy matches a header with several values
@@ -173,6 +180,11 @@ func explainedRequest(values url.Values) (request envoysim.Request, problems []r
 		}
 	}
 	return request, problems
+}
+
+// isPrintable reports whether a text is UTF-8 without control characters.
+func isPrintable(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // explainIn queries the zone of the proxy, with the proxy's name there.

@@ -157,18 +157,13 @@ func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 
 // addReplicas adds the proxies of the other replicas.
 func (a *api) addReplicas(syncs *Syncs, r *http.Request) {
-	for _, replica := range a.Replicas.Others() {
-		var of Syncs
-		if err := a.readReplica(r, replica, access.Read, &of); err != nil {
-			syncs.UnknownReplicas = append(syncs.UnknownReplicas, UnknownReplica{replica, a.problemOf(err)})
-			continue
-		}
+	syncs.UnknownReplicas = readReplicas(a, r, access.Read, func(_ string, of *Syncs) {
 		for name, live := range of.Dataplanes {
 			if !syncs.Dataplanes[name].Connected {
 				syncs.Dataplanes[name] = live
 			}
 		}
-	}
+	})
 }
 
 // addZones adds the proxies of every zone, by their names on global. A zone speaks for its own proxies.

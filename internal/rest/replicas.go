@@ -1,9 +1,12 @@
 package rest
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
+	"sync"
+	"time"
 
 	"weft/internal/access"
 	"weft/internal/state"
@@ -33,9 +36,18 @@ func (a *api) replicaOf(r *http.Request, key state.ProxyKey) string {
 	return live.OtherInstance
 }
 
+const (
+	// replicaTimeout is the time for the document of another replica, which reads its own state.
+	replicaTimeout = 10 * time.Second
+	// pageTimeout is the time for a page of an Envoy that another replica sends: longer than that replica waits for it.
+	pageTimeout = 55 * time.Second
+)
+
 // copyFrom writes the response of another replica, as it arrives.
 func (a *api) copyFrom(w http.ResponseWriter, r *http.Request, replica string, action access.Action) error {
-	response, err := a.Replicas.Read(r.Context(), replica, readOf(r, action))
+	ctx, cancel := context.WithTimeout(r.Context(), pageTimeout)
+	defer cancel()
+	response, err := a.Replicas.Read(ctx, replica, readOf(r, action))
 	if err != nil {
 		return err
 	}
@@ -49,9 +61,33 @@ func (a *api) copyFrom(w http.ResponseWriter, r *http.Request, replica string, a
 	return nil
 }
 
+// readReplicas reads the same document of each other replica at once, and passes each to use, one at a time. It returns
+// the replicas without a response, in the order of their IDs.
+func readReplicas[T any](a *api, r *http.Request, action access.Action, use func(replica string, document *T),
+) []UnknownReplica {
+	others := a.Replicas.Others()
+	documents, errs := make([]T, len(others)), make([]error, len(others))
+	var reads sync.WaitGroup
+	for i, replica := range others {
+		reads.Go(func() { errs[i] = a.readReplica(r, replica, action, &documents[i]) })
+	}
+	reads.Wait()
+	var unknown []UnknownReplica
+	for i, replica := range others {
+		if errs[i] != nil {
+			unknown = append(unknown, UnknownReplica{replica, a.problemOf(errs[i])})
+			continue
+		}
+		use(replica, &documents[i])
+	}
+	return unknown
+}
+
 // readReplica reads a document of another replica.
 func (a *api) readReplica(r *http.Request, replica string, action access.Action, into any) error {
-	response, err := a.Replicas.Read(r.Context(), replica, readOf(r, action))
+	ctx, cancel := context.WithTimeout(r.Context(), replicaTimeout)
+	defer cancel()
+	response, err := a.Replicas.Read(ctx, replica, readOf(r, action))
 	if err != nil {
 		return err
 	}

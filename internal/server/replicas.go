@@ -30,8 +30,6 @@ const (
 	readHeader = "Weft-Read"
 	// maxZoneRequest is the size of the largest request for a zone, a change to compare, or of its response.
 	maxZoneRequest = 9 << 20
-	// replicaTimeout is the time in which another replica begins its response to a read.
-	replicaTimeout = 15 * time.Second
 )
 
 // replicaQueries are the queries between this replica and the others.

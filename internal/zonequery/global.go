@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"weft/internal/envoysim"
 	"weft/internal/inspect"
@@ -104,17 +106,22 @@ func (g *Global) Config(ctx context.Context, zone string, key state.ProxyKey, sh
 // request sends a request to its zone, through the replica to which the zone is connected, and returns the response
 // within the timeout of the request.
 func (g *Global) request(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeoutOf(q))
-	defer cancel()
 	if g.streamOf(q.Zone) == nil {
 		if replica := g.replicaOf(q.Zone); replica != "" {
+			ctx, cancel := context.WithTimeout(ctx, timeoutOf(q)+forwardTime)
+			defer cancel()
 			return g.forward(ctx, replica, q)
 		}
 	}
-	return g.send(ctx, q)
+	return g.Here(ctx, q)
 }
 
-// Here sends a request to a zone that is connected to this replica, for another replica.
+// forwardTime is the time that a request may take to another replica and back, beside that of the zone. The other
+// replica responds first where the zone does not.
+const forwardTime = 3 * time.Second
+
+// Here sends a request to a zone that is connected to this replica, and returns the response within the timeout of the
+// request.
 func (g *Global) Here(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(q))
 	defer cancel()
@@ -134,6 +141,9 @@ func (g *Global) send(ctx context.Context, q *wire.ZoneRequest) (*wire.ZoneRespo
 			"the zone %s cannot be queried: it is not connected to the global control plane", q.Zone)
 	}
 	q.Id = rand.Text()
+	if _, err := proto.Marshal(q); err != nil { // it would end the stream
+		return nil, resource.Errorf(resource.Invalid, "the request cannot be sent to the zone %s: %s", q.Zone, err)
+	}
 	response, err := l.expect(q)
 	if err != nil {
 		return nil, err

@@ -87,7 +87,7 @@ func (z *Zone) read(ctx context.Context, reader Reader, id string, q *wire.ZoneR
 	result, err := reader.ServeRead(ctx, Read{Path: q.Path, Query: q.Query, Action: q.Action, User: q.User,
 		Groups: q.Groups})
 	if err != nil {
-		return &wire.ZoneResponse{Id: id, Problem: err.Error()}
+		return failed(id, err)
 	}
 	return &wire.ZoneResponse{Id: id, Document: result.Body, Status: uint32(result.Status),
 		ContentType: result.ContentType}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -100,17 +101,22 @@ func (z *Zone) respond(ctx context.Context, q *wire.ZoneRequest, reader Reader) 
 	}
 	found, err := z.find(ctx, q)
 	if err != nil {
-		return &wire.ZoneResponse{Id: q.Id, Problem: err.Error()}
+		return failed(q.Id, err)
 	}
 	document, err := json.Marshal(found)
 	if err != nil {
-		return &wire.ZoneResponse{Id: q.Id, Problem: err.Error()}
+		return failed(q.Id, err)
 	}
 	if len(document) > MaxDocument {
 		return &wire.ZoneResponse{Id: q.Id, Problem: fmt.Sprintf("its response has %d bytes, and at most %d are sent "+
 			"to another control plane; send the request to the control plane of the zone", len(document), MaxDocument)}
 	}
 	return &wire.ZoneResponse{Id: q.Id, Document: document}
+}
+
+// failed returns the response to a request that failed. Its text may have parts of the request.
+func failed(id string, err error) *wire.ZoneResponse {
+	return &wire.ZoneResponse{Id: id, Problem: strings.ToValidUTF8(err.Error(), "?")}
 }
 
 func timeoutOf(q *wire.ZoneRequest) time.Duration {

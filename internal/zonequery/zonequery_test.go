@@ -360,6 +360,20 @@ func TestAZoneLearnsNothingElse(t *testing.T) {
 	}
 }
 
+// TestARequestThatCannotBeSent: a request with bytes that no message may have fails, and the zone stays connected.
+func TestARequestThatCannotBeSent(t *testing.T) {
+	z := newZones(t)
+	z.join(t, "west")
+	_, err := z.global.Read(t.Context(), "west", zonequery.Read{User: "\xff"})
+	if resource.CodeOf(err) != resource.Invalid {
+		t.Errorf("a request with invalid UTF-8: %v", err)
+	}
+	_, err = z.global.Explain(t.Context(), "west", envoysim.Request{})
+	if resource.CodeOf(err) == resource.Unavailable {
+		t.Errorf("the next request: %v", err)
+	}
+}
+
 // A request to a zone that disconnects fails at once.
 func TestAZoneGoes(t *testing.T) {
 	z := newZones(t)
