@@ -250,7 +250,8 @@ func TestARecreatedMesh(t *testing.T) {
 	g.awaitRow(there)
 }
 
-// TestAMeshRecreatedAtOnce: no reader of the store's changes has the deletion, since a queue has the last state of a row.
+// TestAMeshRecreatedAtOnce: no reader of the store's changes has the deletion, since a queue has the last state of a
+// row.
 func TestAMeshRecreatedAtOnce(t *testing.T) {
 	g := newGlobal(t)
 	g.put(mesh)
