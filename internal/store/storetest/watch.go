@@ -119,9 +119,10 @@ func testSnapshot(t *testing.T, s store.Store) {
 	}
 	const writes = 100
 	thing := create(t, s, key("a"), "0")
-	other := create(t, s, resource.Key{Kind: "Other", Name: "a"}, "0")
+	second := resource.Key{Kind: "Other", Name: "a"}
+	other := create(t, s, second, "0")
 	var writing sync.WaitGroup
-	writing.Go(func() {
+	writing.Go(func() { // it alone uses the rows from here on
 		for n := range writes {
 			for _, row := range []*store.Row{&thing, &other} {
 				row.Body = []byte(strconv.Itoa(n + 1))
@@ -135,7 +136,7 @@ func testSnapshot(t *testing.T, s store.Store) {
 	})
 	for last := 0; last < 2*writes && !t.Failed(); {
 		rows, at, err := s.List(t.Context(), "Thing", "Other")
-		if err != nil || len(rows) != 2 || rows[0].Key != other.Key {
+		if err != nil || len(rows) != 2 || rows[0].Key != second {
 			t.Fatalf("both kinds have the rows %v, %v", rows, err)
 		}
 		last = number(t, rows[0]) + number(t, rows[1])
