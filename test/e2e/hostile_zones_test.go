@@ -23,6 +23,7 @@ import (
 	"weft/internal/join"
 	"weft/internal/mirror"
 	"weft/internal/pki"
+	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/internal/testwait"
 	"weft/internal/traffic"
@@ -39,6 +40,7 @@ type liar struct {
 	network   string
 	unchecked *admission.Writer
 	joined    *join.Zone
+	rows      store.Store
 }
 
 // tokenOf authenticates a zone by its token, with any other metadata.
@@ -58,7 +60,7 @@ func (f *federation) lie(zone string) *liar {
 	w := f.place(zone)
 	rows := memory.New(memory.Options{})
 	f.t.Cleanup(func() { rows.Close() })
-	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network,
+	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network, rows: rows,
 		unchecked: admission.New(rows, admission.Options{Zone: zone})}
 	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	token, err := mesh.ZoneToken(f.t.Context(), f.global.plane.Admin, zone)
@@ -88,13 +90,18 @@ func (f *federation) lie(zone string) *liar {
 func (l *liar) join() {
 	l.f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
+	mirrored, err := mirror.Start(ctx, mirror.Config{Store: l.rows, Decode: admission.Decode,
+		Apply: func(mirror.Batch) {}, Queues: []*mirror.Queue{l.joined.Changes()}, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		l.f.t.Fatal(err)
+	}
 	wait, err := l.joined.Start(ctx)
 	if err != nil {
 		l.f.t.Fatal(err)
 	}
 	ran := make(chan struct{})
 	go func() { l.joined.Run(ctx); close(ran) }()
-	l.f.t.Cleanup(func() { cancel(); <-ran; wait() })
+	l.f.t.Cleanup(func() { cancel(); <-ran; wait(); mirrored() })
 }
 
 func (l *liar) put(o resource.Any) {
