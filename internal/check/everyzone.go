@@ -1,7 +1,6 @@
 package check
 
 import (
-	"cmp"
 	"slices"
 
 	"weft/kind"
@@ -15,6 +14,13 @@ type EveryZone struct {
 	report *Report
 	share  int
 	seen   map[finding]int // the index in the report
+	about  map[about]bool  // of the findings of this control plane and of the other replicas
+}
+
+// about is a problem and its object.
+type about struct {
+	problem string
+	object  Object
 }
 
 // finding is what two reports have in common about one problem.
@@ -28,10 +34,12 @@ type finding struct {
 
 // NewEveryZone returns a report without the findings of a number of zones.
 func NewEveryZone(report *Report, zones int) *EveryZone {
-	e := &EveryZone{report: report, share: maxFindings / max(zones, 1), seen: map[finding]int{}}
+	e := &EveryZone{report: report, share: maxFindings / max(zones, 1), seen: map[finding]int{},
+		about: map[about]bool{}}
 	for i := range report.Findings {
 		f := &report.Findings[i]
 		e.seen[finding{f.Problem, f.Severity, f.Object, f.Detail, ""}] = i
+		e.about[about{f.Problem, f.Object}] = true
 	}
 	return e
 }
@@ -79,10 +87,8 @@ func (e *EveryZone) AddReplica(instance string, findings []Finding) {
 			f.Object.Name = instance
 		}
 		ofReplica := slices.ContainsFunc(ofReplicas, func(p *Problem) bool { return p.ID == f.Problem })
-		known := slices.ContainsFunc(e.report.Findings, func(other Finding) bool {
-			return other.Problem == f.Problem && other.Object == f.Object
-		})
-		if ofReplica && !known {
+		if known := e.about[about{f.Problem, f.Object}]; ofReplica && !known {
+			e.about[about{f.Problem, f.Object}] = true
 			e.seen[finding{f.Problem, f.Severity, f.Object, f.Detail, ""}] = len(e.report.Findings)
 			e.report.Findings = append(e.report.Findings, *f)
 		}
@@ -100,11 +106,10 @@ func (e *EveryZone) Unknown(zone, reason string) {
 }
 
 func (e *EveryZone) unknown(p *Problem, object Object, reason string) {
-	if slices.ContainsFunc(e.report.Findings, func(f Finding) bool {
-		return f.Problem == p.ID && f.Object == object
-	}) {
+	if e.about[about{p.ID, object}] {
 		return
 	}
+	e.about[about{p.ID, object}] = true
 	e.report.Findings = append(e.report.Findings, Finding{Problem: p.ID, Severity: p.Severity, Object: object,
 		Detail: reason, Advice: p.Advice, Docs: p.docs()})
 }
@@ -113,7 +118,7 @@ func (e *EveryZone) unknown(p *Problem, object Object, reason string) {
 func (e *EveryZone) Report() *Report {
 	e.report.sort()
 	for i := range e.report.Findings {
-		slices.SortFunc(e.report.Findings[i].Zones, func(a, b string) int { return cmp.Compare(a, b) })
+		slices.Sort(e.report.Findings[i].Zones)
 	}
 	return e.report
 }

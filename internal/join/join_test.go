@@ -227,20 +227,28 @@ func TestAMeshThatGlobalDoesNotHave(t *testing.T) {
 	})
 }
 
-// TestARecreatedMesh: a mesh that is deleted and created again gets the resources that zones still have.
-func TestARecreatedMesh(t *testing.T) {
-	g := newGlobal(t)
+// deletedMesh returns a global control plane that has deleted a mesh, a zone with a service in it, and the key of the
+// service on global.
+func deletedMesh(t *testing.T) (g *global, east *zone, there resource.Key) {
+	t.Helper()
+	g = newGlobal(t)
 	g.put(mesh)
-	east := newZone(t, "east").join(g)
+	east = newZone(t, "east").join(g)
 	east.awaitRow(kind.Meshes.Key("", "m"))
 	east.put(proxy)
 	east.put(service)
-	there := keyOutsideOwner(kind.MeshServices, "m", "web", "east")
+	there = keyOutsideOwner(kind.MeshServices, "m", "web", "east")
 	g.awaitRow(there)
 	g.awaitRow(keyOutsideOwner(kind.Dataplanes, "m", "web-1", "east"))
 	if err := g.rows.Delete(t.Context(), kind.Meshes.Key("", "m"), ""); err != nil {
 		t.Fatal(err)
 	}
+	return g, east, there
+}
+
+// TestARecreatedMesh: a mesh that is deleted and created again gets the resources that zones still have.
+func TestARecreatedMesh(t *testing.T) {
+	g, east, there := deletedMesh(t)
 	g.awaitDeleted(there)
 	testwait.UntilTrue(t, "the zone keeps a mesh that has Dataplanes", func() bool {
 		rejected := east.joined.Links()[kind.Meshes.Name].Rejected
@@ -253,18 +261,7 @@ func TestARecreatedMesh(t *testing.T) {
 // TestAMeshRecreatedAtOnce: no reader of the store's changes has the deletion, since a queue has the last state of a
 // row.
 func TestAMeshRecreatedAtOnce(t *testing.T) {
-	g := newGlobal(t)
-	g.put(mesh)
-	east := newZone(t, "east").join(g)
-	east.awaitRow(kind.Meshes.Key("", "m"))
-	east.put(proxy)
-	east.put(service)
-	there := keyOutsideOwner(kind.MeshServices, "m", "web", "east")
-	g.awaitRow(there)
-	g.awaitRow(keyOutsideOwner(kind.Dataplanes, "m", "web-1", "east"))
-	if err := g.rows.Delete(t.Context(), kind.Meshes.Key("", "m"), ""); err != nil {
-		t.Fatal(err)
-	}
+	g, _, there := deletedMesh(t)
 	g.put(mesh)
 	g.awaitRow(there)
 }

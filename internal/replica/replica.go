@@ -166,8 +166,8 @@ func (m *Member) Live() []string {
 func (m *Member) IsPeerAddress(address string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for _, peer := range m.view.addresses {
-		if slices.Contains(peer, address) {
+	for _, peer := range m.view.rows {
+		if slices.Contains(peer.Addresses, address) {
 			return true
 		}
 	}
@@ -180,7 +180,7 @@ func (m *Member) QueryAddressOf(id string) (address string, live bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	_, live = m.view.peers[id]
-	return m.view.queryAddresses[id], live
+	return m.view.rows[id].QueryAddress, live
 }
 
 // Replicas returns the number of other live replicas.
@@ -265,8 +265,7 @@ func (m *Member) apply(b mirror.Batch) {
 		case *resource.Object[kind.Instance]:
 			m.view.observe(o.Name, o.Version, now)
 			if o.Name != m.ID() {
-				m.view.addresses[o.Name] = o.Spec.Addresses
-				m.view.queryAddresses[o.Name] = o.Spec.QueryAddress
+				m.view.rows[o.Name] = o.Spec
 			}
 		case *resource.Object[kind.Leadership]:
 			m.view.lead(o.Spec, o.Version, false)
@@ -278,8 +277,7 @@ func (m *Member) apply(b mirror.Batch) {
 		switch key.Kind {
 		case kind.Instances.Name:
 			m.view.observeDeletion(key.Name, now)
-			delete(m.view.addresses, key.Name)
-			delete(m.view.queryAddresses, key.Name)
+			delete(m.view.rows, key.Name)
 		case kind.AckRequests.Name:
 			delete(m.view.ackRequests, key.Name)
 		}

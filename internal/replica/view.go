@@ -42,12 +42,10 @@ type view struct {
 	began  time.Time
 	timing Timing
 
-	peers     map[string]peer     // the others with a row
-	addresses map[string][]string // of the machines of the peers
-	// queryAddresses are the addresses at which the peers serve queries.
-	queryAddresses map[string]string
-	gone           map[string]departure // the others whose row was deleted
-	departures     int                  // number of departures
+	peers      map[string]peer          // the others with a row
+	rows       map[string]kind.Instance // of the peers
+	gone       map[string]departure     // the others whose row was deleted
+	departures int                      // number of departures
 
 	leadership      kind.Leadership
 	version         string    // of the row of the leadership; empty: there is none
@@ -71,7 +69,7 @@ type departure struct {
 
 func newView(self string, now time.Time, timing Timing) *view {
 	return &view{self: self, began: now, timing: timing.withDefaults(), peers: map[string]peer{},
-		addresses: map[string][]string{}, queryAddresses: map[string]string{}, gone: map[string]departure{},
+		rows: map[string]kind.Instance{}, gone: map[string]departure{},
 		ackRequests: map[string]kind.AckRequest{}}
 }
 

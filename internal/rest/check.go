@@ -51,13 +51,13 @@ func (a *api) checkReplicas(r *http.Request, every *check.EveryZone) {
 
 // checkZones adds the findings of every zone, about the resources as they are called here.
 func (a *api) checkZones(r *http.Request, m *snapshot, every *check.EveryZone) {
+	names := namesInZones{m, map[collection]map[inZoneName]string{}}
 	unknown := a.readZones(r, m, access.Read, func(zone string, body []byte) error {
 		var of check.Report
 		if err := json.Unmarshal(body, &of); err != nil {
 			return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
 		}
-		names := &namesIn{m, zone, map[collection]map[string]string{}}
-		every.Add(zone, of.Findings, names.here)
+		every.Add(zone, of.Findings, func(o check.Object) (check.Object, bool) { return names.object(zone, o) })
 		return nil
 	})
 	for _, zone := range unknown {
@@ -65,34 +65,55 @@ func (a *api) checkZones(r *http.Request, m *snapshot, every *check.EveryZone) {
 	}
 }
 
-// namesIn are the names that a zone has for the resources of global.
-type namesIn struct {
+// namesInZones are the names that zones have for the resources of global. A collection is read once for all zones.
+type namesInZones struct {
 	*snapshot
-	zone  string
-	names map[collection]map[string]string // the name here by the name in the zone
+	read map[collection]map[inZoneName]string // the name here
 }
 
 type collection struct{ kind, mesh string }
 
-// here returns the object of global that the zone names, with the name that it has here, or the zone's own and false.
-func (n *namesIn) here(o check.Object) (check.Object, bool) {
+// inZoneName is a name in the zone that owns the resource; the copies of the other control planes have no zone.
+type inZoneName struct{ zone, name string }
+
+// own returns the name here of a resource that a zone owns under a name.
+func (n *namesInZones) own(zone string, key resource.Key) (name string, ok bool) {
+	name, ok = n.collection(key)[inZoneName{zone, key.Name}]
+	return name, ok
+}
+
+// here returns the name here of a resource that a zone has under a name, its own or a copy.
+func (n *namesInZones) here(zone string, key resource.Key) (name string, ok bool) {
+	if name, ok = n.own(zone, key); !ok {
+		name, ok = n.own("", key)
+	}
+	return name, ok
+}
+
+func (n *namesInZones) collection(key resource.Key) map[inZoneName]string {
+	of := collection{key.Kind, key.Mesh}
+	if n.read[of] == nil {
+		n.read[of] = map[inZoneName]string{}
+		info := kind.ByName(key.Kind).Describe()
+		for here := range n.State.Tables.ResourcesAfter(n.Snapshot, key.Kind, key.Mesh, "") {
+			meta := here.Envelope()
+			owner, name := kind.OwnerOf(meta), kind.OwnerName(info, meta)
+			n.read[of][inZoneName{"", kind.SyncedName(info, meta.Mesh, name, owner)}] = meta.Name
+			if !owner.Global() {
+				n.read[of][inZoneName{owner.Zone, name}] = meta.Name
+			}
+		}
+	}
+	return n.read[of]
+}
+
+// object returns the object of global that a zone names, with the name that it has here, or the zone's own and false.
+func (n *namesInZones) object(zone string, o check.Object) (check.Object, bool) {
 	d := kind.ByName(o.Type)
 	if d == nil || !kind.HasSyncedName(d.Describe()) {
 		return o, true
 	}
-	of := collection{o.Type, o.Mesh}
-	if n.names[of] == nil {
-		n.names[of] = map[string]string{}
-		for here := range n.State.Tables.ResourcesAfter(n.Snapshot, o.Type, o.Mesh, "") {
-			meta := here.Envelope()
-			owner, name := kind.OwnerOf(meta), kind.OwnerName(d.Describe(), meta)
-			if owner.Zone != n.zone {
-				name = kind.SyncedName(d.Describe(), meta.Mesh, name, owner)
-			}
-			n.names[of][name] = meta.Name
-		}
-	}
-	name, ok := n.names[of][o.Name]
+	name, ok := n.here(zone, resource.Key{Kind: o.Type, Mesh: o.Mesh, Name: o.Name})
 	if ok {
 		o.Name = name
 	}

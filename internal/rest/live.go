@@ -172,18 +172,14 @@ func (a *api) addZones(syncs *Syncs, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	type owned struct{ zone, name string }
-	names := map[owned]string{}
-	for dp := range m.State.Tables.Dataplanes.RowsAfter(m.Snapshot, state.MeshKey(r.PathValue("mesh")), "") {
-		names[owned{m.State.Tables.ZoneOf(&dp.Meta), atOwner(&dp.Meta).Name}] = dp.Name
-	}
+	names := namesInZones{m, map[collection]map[inZoneName]string{}}
 	syncs.UnknownZones = a.readZones(r, m, access.Read, func(zone string, body []byte) error {
 		var of Syncs
 		if err := json.Unmarshal(body, &of); err != nil {
 			return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
 		}
 		for name, live := range of.Dataplanes {
-			if here, ok := names[owned{zone, name}]; ok {
+			if here, ok := names.own(zone, kind.Dataplanes.Key(r.PathValue("mesh"), name)); ok {
 				syncs.Dataplanes[here] = live
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -141,7 +140,8 @@ func (q *replicaQueries) Read(ctx context.Context, instance string, read zoneque
 // forward sends a request for a zone to the replica to which the zone is connected.
 func (s *Server) forward(ctx context.Context, instance string, q *wire.ZoneRequest) (*wire.ZoneResponse, error) {
 	if s.replicas == nil {
-		return nil, fmt.Errorf("the zone %s is connected to the replica %s", q.Zone, instance)
+		return nil, resource.Errorf(resource.Unavailable, "the zone %s is connected to the replica %s", q.Zone,
+			instance)
 	}
 	body, err := proto.Marshal(q)
 	if err != nil {
