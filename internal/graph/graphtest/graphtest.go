@@ -43,8 +43,8 @@ func Load(t *testing.T, scenario *txtar.Archive) *graph.State {
 	t.Helper()
 	s := graph.NewState("east")
 	s.Tables.DB.Commit(func(tx *table.Tx) {
-		for doc := range strings.SplitSeq(golden.Section(scenario, "resources.yaml"), "\n---\n") {
-			s.Tables.Put(tx, received(parse(t, []byte(doc))))
+		for _, o := range Resources(t, golden.Section(scenario, "resources.yaml")) {
+			s.Tables.Put(tx, o)
 		}
 		for _, section := range sections {
 			for line := range strings.Lines(golden.Section(scenario, section.name)) {
@@ -56,6 +56,16 @@ func Load(t *testing.T, scenario *txtar.Archive) *graph.State {
 		vouchToken(t, s, strings.TrimSpace(line))
 	}
 	return s
+}
+
+// Resources returns the resources of a YAML stream, as they are named in the zone east.
+func Resources(t *testing.T, documents string) []resource.Any {
+	t.Helper()
+	var resources []resource.Any
+	for doc := range strings.SplitSeq(documents, "\n---\n") {
+		resources = append(resources, received(parse(t, []byte(doc))))
+	}
+	return resources
 }
 
 // vouchToken reads "NAME: FACT, FACT ...": a token with these facts registered the Dataplane, in the place of an
