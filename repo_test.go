@@ -149,6 +149,8 @@ var walls = []wall{
 	{"internal/inspect", []string{"kind", "resource", "internal/table", "internal/match", "internal/policy", "internal/sni",
 		"internal/state", "internal/identity", "internal/service", "internal/proxy", "internal/graph"},
 		"a read model is a function of one snapshot of the table and is not stored; nothing is derived from it"},
+	{"internal/admission", []string{"kind", "resource", "internal/policy", "internal/sni", "internal/pki",
+		"internal/match", "internal/store"}, "a write is admitted without the configuration that it leads to"},
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admission", "internal/mirror", "internal/table", "internal/state", "internal/graph", "internal/wait"},
 		"reads return the stored resources, independent of the reader"},
 	{"internal/pki", []string{"kind", "resource", "internal/wait"},

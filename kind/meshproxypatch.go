@@ -332,3 +332,31 @@ func patchWarnings(p *MeshProxyPatch) []string {
 	}
 	return nil
 }
+
+// PatchProblem is why a modification of a conf has no effect.
+type PatchProblem struct {
+	Modification int    // its index in the conf
+	Field        string // of the modification; empty: the whole
+	Reason       string
+	// Rejected states that Envoy would reject the result because of its structure.
+	Rejected bool
+}
+
+// Path returns the path of the field in the spec of a MeshProxyPatch.
+func (p *PatchProblem) Path() string {
+	path := fmt.Sprintf("spec.default.appendModifications[%d]", p.Modification)
+	if p.Field == "" {
+		return path
+	}
+	return path + "." + p.Field
+}
+
+// PatchProblems are the problems of a conf that depend on Envoy's types.
+type PatchProblems struct {
+	// Malformed are modifications that cannot be parsed, or that lead to the machine of the proxy.
+	Malformed []PatchProblem
+	// Unlisted are modifications with types of extensions that no setting permits.
+	Unlisted []PatchProblem
+	// Rejected are modifications with a result that Envoy rejects because of its structure, in every proxy.
+	Rejected []PatchProblem
+}

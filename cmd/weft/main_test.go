@@ -62,7 +62,7 @@ func TestStories(t *testing.T) {
 			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
 			env.Setenv("FILES", files.URL)
-			env.Values["writer"] = admission.New(rows, admission.Options{Zone: "east"})
+			env.Values["writer"] = admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 			env.Defer(func() {
 				server.Close()
 				files.Close()
@@ -92,7 +92,7 @@ func fileServer(dir string) http.Handler {
 
 func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 	rows := reads.Store()
-	writer := admission.New(rows, admission.Options{Zone: "east"})
+	writer := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 	tokens, keys := tokentest.New(rows, writer)
 	return rest.New(rest.Config{
 		Guard: &rest.Guard{Rules: access.Defaults(), Keys: keys,

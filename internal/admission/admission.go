@@ -36,23 +36,22 @@ type Options struct {
 	Findings func(resource.Any) []string
 	// LocalNetworks are local networks whose addresses external services may have nevertheless.
 	LocalNetworks []netip.Prefix
-	// PatchTypes are the types of extensions that MeshProxyPatches may have beyond the harmless ones.
-	PatchTypes []string
+	// Patches checks MeshProxyPatches; nil: none is accepted from a user.
+	Patches PatchChecker
 	// Namespaces looks up what namespaces of Kubernetes may have; nil outside a zone on Kubernetes.
 	Namespaces Namespaces
 }
 
 // Writer writes resources. Its methods may be called concurrently.
 type Writer struct {
-	rows   store.Store
-	zone   string
-	env    string
-	system string // namespace
-	joined bool
-	snis   SNIs
-	local  []netip.Prefix
-	// patchTypes is [Options.PatchTypes].
-	patchTypes []string
+	rows    store.Store
+	zone    string
+	env     string
+	system  string // namespace
+	joined  bool
+	snis    SNIs
+	local   []netip.Prefix
+	patches PatchChecker
 	// findings is [Options.Findings], never nil.
 	findings func(resource.Any) []string
 	// namespaces is [Options.Namespaces].
@@ -64,8 +63,11 @@ func New(rows store.Store, o Options) *Writer {
 	if o.Findings == nil {
 		o.Findings = func(resource.Any) []string { return nil }
 	}
+	if o.Patches == nil {
+		o.Patches = noPatches{}
+	}
 	return &Writer{rows: rows, zone: o.Zone, env: cmp.Or(o.Environment, kind.Universal), system: o.SystemNamespace,
-		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, patchTypes: o.PatchTypes, findings: o.Findings,
+		joined: o.Joined, snis: o.SNIs, local: o.LocalNetworks, patches: o.Patches, findings: o.Findings,
 		namespaces: o.Namespaces}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/admission"
+	"weft/internal/envoy"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/kind"
@@ -24,7 +25,7 @@ func newEastWriter(t *testing.T) (*admission.Writer, store.Store) {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { _ = rows.Close() })
-	w := admission.New(rows, admission.Options{Zone: "east"})
+	w := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 	put(t, w, `{type: Mesh, name: m}`)
 	return w, rows
 }

@@ -2,13 +2,29 @@ package admission
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 
-	"weft/internal/envoy"
 	"weft/kind"
 	"weft/resource"
 )
+
+// PatchChecker has the problems of modifications that depend on Envoy's types.
+type PatchChecker interface {
+	Check(conf *kind.ProxyPatchConf) kind.PatchProblems
+}
+
+// noPatches accepts no modification.
+type noPatches struct{}
+
+// Check implements [PatchChecker].
+func (noPatches) Check(conf *kind.ProxyPatchConf) kind.PatchProblems {
+	var found kind.PatchProblems
+	for i := range conf.AppendModifications {
+		found.Malformed = append(found.Malformed, kind.PatchProblem{Modification: i,
+			Reason: "this control plane checks no modifications, so that it accepts none"})
+	}
+	return found
+}
 
 // checkPatch rejects a MeshProxyPatch with a value that is not of its type, or that leads to the machine of a proxy, or
 // with a result that Envoy rejects because of its structure: Invalid. The last one may stay as it is. A writer without
@@ -20,16 +36,16 @@ func (w *Writer) checkPatch(ctx context.Context, o resource.Any, stored *current
 		return nil
 	}
 	var problems resource.Problems
-	patches, failures := envoy.NewPatches(&patch.Spec.Default, w.patchTypes)
-	if !change.ControlPlane && !keepsPatch(patch, stored) && change.mayAdminister(ctx) != nil {
-		failures = append(failures, patches.Unlisted...)
+	found := w.patches.Check(&patch.Spec.Default)
+	failures, written := found.Malformed, !change.ControlPlane && !keepsPatch(patch, stored)
+	if written && change.mayAdminister(ctx) != nil {
+		failures = append(failures, found.Unlisted...)
 	}
-	if !change.ControlPlane && len(failures) == 0 && !keepsPatch(patch, stored) {
-		failures = patches.Invalid()
+	if written && len(failures) == 0 {
+		failures = found.Rejected
 	}
 	for _, failure := range failures {
-		problems.Add(fmt.Sprintf("spec.default.appendModifications[%d].%s", failure.Modification, failure.Field), "%s",
-			failure.Reason)
+		problems.Add(failure.Path(), "%s", failure.Reason)
 	}
 	if len(problems) == 0 {
 		return nil
@@ -43,21 +59,16 @@ func keepsPatch(patch *resource.Object[kind.MeshProxyPatch], stored *current) bo
 	return ok && reflect.DeepEqual(before.Spec, patch.Spec)
 }
 
-// unlistedTypes warns of types of extensions that an administrator has written, and that no setting permits.
-func (w *Writer) unlistedTypes(p *kind.MeshProxyPatch) []string {
-	if text := envoy.TypeNames(w.patchTypes).Violations(&p.Default); text != "" {
-		return []string{text}
-	}
-	return nil
-}
-
-// invalidResults warns of modifications with a result that Envoy rejects, which a stored patch may have.
-func invalidResults(p *kind.MeshProxyPatch) []string {
+// patchWarnings warns of types of extensions that an administrator has written and that no setting permits, and of
+// results that Envoy rejects, which a stored patch may have.
+func (w *Writer) patchWarnings(p *kind.MeshProxyPatch) []string {
 	var warnings []string
-	patches, _ := envoy.NewPatches(&p.Default, nil)
-	for _, problem := range patches.Invalid() {
-		warnings = append(warnings, fmt.Sprintf("spec.default.appendModifications[%d].%s: is not applied: %s",
-			problem.Modification, problem.Field, problem.Reason))
+	found := w.patches.Check(&p.Default)
+	for _, problem := range found.Unlisted {
+		warnings = append(warnings, problem.Path()+" "+problem.Reason)
+	}
+	for _, problem := range found.Rejected {
+		warnings = append(warnings, problem.Path()+": is not applied: "+problem.Reason)
 	}
 	return warnings
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"weft/internal/admission"
+	"weft/internal/envoy"
 	"weft/internal/store"
 	"weft/internal/store/memory"
 	"weft/resource"
@@ -33,7 +34,7 @@ func TestUnlistedTypesNeedAnAdministrator(t *testing.T) {
 
 	rows := memory.New(memory.Options{})
 	defer rows.Close()
-	permits := admission.New(rows, admission.Options{Zone: "east", PatchTypes: []string{lua}})
+	permits := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames{lua}})
 	put(t, permits, `{type: Mesh, name: m}`)
 	if result, err := permits.Put(t.Context(), parse(t, patch), denied); err != nil || len(result.Warnings) > 0 {
 		t.Errorf("with the setting: %v, %q", err, result.Warnings)

@@ -65,7 +65,7 @@ func (w *Writer) policyWarnings(ctx context.Context, of kind.Policy, o resource.
 	case *resource.Object[kind.MeshTrafficPermission]:
 		return w.permissionWarnings(ctx, o)
 	case *resource.Object[kind.MeshProxyPatch]:
-		return append(w.unlistedTypes(&o.Spec), invalidResults(&o.Spec)...)
+		return w.patchWarnings(&o.Spec)
 	}
 	return w.ruleWarnings(ctx, o.Key().Mesh, of.Parts(o))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"weft/internal/admission"
+	"weft/internal/envoy"
 	"weft/internal/identity"
 	"weft/internal/state"
 	"weft/internal/store/memory"
@@ -74,7 +75,7 @@ func TestTheNextCertificateOfAZoneEgressWaitsForItsClients(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			rows := memory.New(memory.Options{})
 			defer rows.Close()
-			writer := admission.New(rows, admission.Options{Zone: "east"})
+			writer := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 			for _, o := range []resource.Any{kind.Meshes.Make("", "shop", kind.Mesh{})} {
 				if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
 					t.Fatal(err)

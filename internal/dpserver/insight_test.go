@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/bubble"
+	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/state"
 	"weft/internal/store"
@@ -95,7 +96,7 @@ func TestInsightsSurviveFailedWrites(t *testing.T) {
 			bubble.Test(t, func(t *testing.T) {
 				rows := &failingStore{memory.New(memory.Options{}), failures}
 				defer rows.Close()
-				writer := admission.New(rows, admission.Options{Zone: "east"})
+				writer := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 				for _, o := range []resource.Any{kind.Meshes.Make("", "default", kind.Mesh{}), kind.Dataplanes.Make(
 					"default", "web-1", kind.Dataplane{Networking: kind.Networking{Address: "10.0.0.1"}})} {
 					if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
@@ -163,7 +164,7 @@ func TestEventsOfAStartAreOneWrite(t *testing.T) {
 	bubble.Test(t, func(t *testing.T) {
 		rows := &countingStore{Store: memory.New(memory.Options{})}
 		defer rows.Close()
-		writer := admission.New(rows, admission.Options{Zone: "east"})
+		writer := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 		put := func(o resource.Any) {
 			t.Helper()
 			if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {

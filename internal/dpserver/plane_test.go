@@ -26,6 +26,7 @@ import (
 	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/dpserver"
+	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/pki"
@@ -88,7 +89,7 @@ func newPlaneFor(t *testing.T, pods dpserver.PodTokens, instance func(context.Co
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(t.Context())
 	rows := &storetest.Outage{Store: memory.New(memory.Options{})}
-	writer := admission.New(rows, admission.Options{Zone: "east"})
+	writer := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 	state := graph.NewState("east")
 	catalog := xds.NewCatalog()
 	hub := push.NewHub(state, catalog, log)

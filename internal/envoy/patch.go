@@ -20,7 +20,7 @@ import (
 type Patches struct {
 	// Unlisted are the modifications with types of extensions that are not permitted. They apply nevertheless, since
 	// they may be older than the list, and their absence could open what they close.
-	Unlisted      []PatchProblem
+	Unlisted      []kind.PatchProblem
 	modifications []modification
 	firsts        []int // see [NewPatches]
 	more          TypeNames
@@ -33,21 +33,12 @@ type modification struct {
 	unlisted bool          // see [Patches]
 }
 
-// PatchProblem is why a modification has no effect.
-type PatchProblem struct {
-	Modification int // its index in the conf
-	Field        string
-	Reason       string
-	// Rejected states that Envoy would reject the result because of its structure.
-	Rejected bool
-}
-
 // NewPatches returns the modifications of a conf, and their problems. Those that cannot be parsed are left out, and
 // what leads to the machine of a proxy is replaced. more are the types that an administrator permits. firsts are the
 // indexes of the modifications with which each policy but the first one begins, in ascending order.
-func NewPatches(conf *kind.ProxyPatchConf, more TypeNames, firsts ...int) (*Patches, []PatchProblem) {
+func NewPatches(conf *kind.ProxyPatchConf, more TypeNames, firsts ...int) (*Patches, []kind.PatchProblem) {
 	p := &Patches{modifications: make([]modification, len(conf.AppendModifications)), more: more, firsts: firsts}
-	var problems []PatchProblem
+	var problems []kind.PatchProblem
 	for i := range conf.AppendModifications {
 		m := conf.AppendModifications[i].One()
 		if m == nil {
@@ -55,17 +46,18 @@ func NewPatches(conf *kind.ProxyPatchConf, more TypeNames, firsts ...int) (*Patc
 		}
 		value, field, err := parsedValue(m)
 		if err != nil {
-			problems = append(problems, PatchProblem{Modification: i, Field: m.Object + "." + field,
+			problems = append(problems, kind.PatchProblem{Modification: i, Field: m.Object + "." + field,
 				Reason: err.Error()})
 			continue
 		}
 		cut, types := examinedModification(m, value)
 		for _, text := range cut {
-			problems = append(problems, PatchProblem{Modification: i, Field: m.Object, Reason: leadsToMachine(text)})
+			problems = append(problems, kind.PatchProblem{Modification: i, Field: m.Object,
+				Reason: leadsToMachine(text)})
 		}
 		unlisted := more.unlisted(types)
 		for _, name := range unlisted {
-			p.Unlisted = append(p.Unlisted, PatchProblem{Modification: i, Field: m.Object, Reason: fmt.Sprintf(
+			p.Unlisted = append(p.Unlisted, kind.PatchProblem{Modification: i, Field: m.Object, Reason: fmt.Sprintf(
 				"has the type %s, which is not among the harmless ones; use another, or let an administrator permit "+
 					"it with the setting KUMA_PROXY_PATCHES_PERMITTED_TYPES", name)})
 		}
@@ -99,7 +91,7 @@ type Patched struct {
 	// Matches is the number of resources, filters and virtual hosts that each modification has changed, by its index.
 	Matches []int
 	// Problems are the modifications that failed for a resource, which has none of their effect.
-	Problems []PatchProblem
+	Problems []kind.PatchProblem
 }
 
 // Batch is the resources that modifications apply to.
@@ -124,7 +116,7 @@ type Batch struct {
 // because of its structure, the batch is without the policy that causes it.
 func (p *Patches) Apply(b Batch) Patched {
 	without := map[int]bool{}
-	var rejected []PatchProblem
+	var rejected []kind.PatchProblem
 	for {
 		s, patched := p.run(b, without)
 		problem := s.rejected(p)
@@ -168,7 +160,7 @@ func (p *Patches) run(b Batch, without map[int]bool) (*patching, Patched) {
 		n, err := s.apply(i, m, b.Own)
 		patched.Matches[i] = n
 		if err != nil {
-			patched.Problems = append(patched.Problems, PatchProblem{Modification: i, Field: m.Object,
+			patched.Problems = append(patched.Problems, kind.PatchProblem{Modification: i, Field: m.Object,
 				Reason: err.Error()})
 		}
 	}

@@ -107,7 +107,8 @@ func TestUnlistedTypes(t *testing.T) {
 		"a TypedStruct": `{httpFilter: {operation: AddFirst, value: "{name: x, typedConfig: {'@type': type.googleapis.com/xds.type.v3.TypedStruct, typeUrl: x/` + lua + `}}"}}`,
 	} {
 		p, problems := NewPatches(patchConf(t, text), nil)
-		found := slices.ContainsFunc(p.Unlisted, func(u PatchProblem) bool { return strings.Contains(u.Reason, lua) })
+		found := slices.ContainsFunc(p.Unlisted,
+			func(u kind.PatchProblem) bool { return strings.Contains(u.Reason, lua) })
 		if len(problems) > 0 || !found {
 			t.Errorf("%s: %v, %v", name, problems, p.Unlisted)
 		}

@@ -268,7 +268,7 @@ type step struct {
 
 // rejected returns the first problem of a document that Envoy would reject because of its structure; nil: there is
 // none. The last modifications of a policy may complete what its others began, so the states in between do not count.
-func (s *patching) rejected(p *Patches) *PatchProblem {
+func (s *patching) rejected(p *Patches) *kind.PatchProblem {
 	for i, d := range s.documents {
 		if d.removed || len(d.steps) == 0 {
 			continue
@@ -282,7 +282,7 @@ func (s *patching) rejected(p *Patches) *PatchProblem {
 		}
 		if problem != nil {
 			of := d.steps[n-1].modification
-			return &PatchProblem{Modification: of, Field: p.modifications[of].Object, Rejected: true,
+			return &kind.PatchProblem{Modification: of, Field: p.modifications[of].Object, Rejected: true,
 				Reason: fmt.Sprintf("%s %s: Envoy would reject it: %s", d.resource.Type, d.resource.Name, problem)}
 		}
 	}
@@ -336,8 +336,8 @@ func boundAddress(m proto.Message) string {
 // Invalid returns the modifications whose result Envoy would reject in each proxy that has what they match, because of
 // the structure of the result. It applies them to an example of each resource that they may match. Where a modification
 // of listeners, or one by operations, may complete the result of another one, only what is added is examined.
-func (p *Patches) Invalid() []PatchProblem {
-	var problems []PatchProblem
+func (p *Patches) Invalid() []kind.PatchProblem {
+	var problems []kind.PatchProblem
 	seen := map[int]bool{}
 	for _, example := range p.examples() {
 		for _, problem := range p.Apply(example).Problems {
@@ -347,7 +347,7 @@ func (p *Patches) Invalid() []PatchProblem {
 			}
 		}
 	}
-	slices.SortFunc(problems, func(a, b PatchProblem) int { return a.Modification - b.Modification })
+	slices.SortFunc(problems, func(a, b kind.PatchProblem) int { return a.Modification - b.Modification })
 	return problems
 }
 

@@ -1,7 +1,6 @@
 package envoy
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -33,13 +32,18 @@ func (more TypeNames) unlisted(names []protoreflect.FullName) []protoreflect.Ful
 	return slices.Compact(names)
 }
 
+// Check returns the problems of a conf that a user writes.
+func (more TypeNames) Check(conf *kind.ProxyPatchConf) kind.PatchProblems {
+	patches, malformed := NewPatches(conf, more)
+	return kind.PatchProblems{Malformed: malformed, Unlisted: patches.Unlisted, Rejected: patches.Invalid()}
+}
+
 // Violations returns why a conf has types or values that a user may not write, as one text; empty: it has none.
 func (more TypeNames) Violations(conf *kind.ProxyPatchConf) string {
 	patches, problems := NewPatches(conf, more)
 	var texts []string
 	for _, p := range append(patches.Unlisted, problems...) {
-		texts = append(texts, fmt.Sprintf("spec.default.appendModifications[%d].%s %s", p.Modification, p.Field,
-			p.Reason))
+		texts = append(texts, p.Path()+" "+p.Reason)
 	}
 	return strings.Join(texts[:min(len(texts), 3)], "; ")
 }

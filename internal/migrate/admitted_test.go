@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"weft/internal/admission"
+	"weft/internal/envoy"
 	"weft/internal/store/memory"
 	"weft/kind"
 	"weft/resource"
@@ -37,6 +38,7 @@ func admitted(t *testing.T, result Result, onKubernetes bool) map[resource.Key]e
 	if onKubernetes {
 		options.Environment, options.SystemNamespace = kind.Kubernetes, result.system
 	}
+	options.Patches = envoy.TypeNames(nil)
 	w := admission.New(rows, options)
 	errs := map[resource.Key]error{}
 	put := func(o resource.Any) {

@@ -274,13 +274,13 @@ func (t *translation) problems(o resource.Any) resource.Problems {
 		problems = append(problems, policy.NamespaceProblems(namespace, system, d.Parts(o))...)
 	}
 	if patch, ok := o.(*resource.Object[kind.MeshProxyPatch]); ok && len(problems) == 0 {
-		patches, failures := envoy.NewPatches(&patch.Spec.Default, nil)
+		found := envoy.TypeNames(nil).Check(&patch.Spec.Default)
+		failures := found.Malformed
 		if len(failures) == 0 {
-			failures = patches.Invalid()
+			failures = found.Rejected
 		}
 		for _, f := range failures {
-			field := fmt.Sprintf("spec.default.appendModifications[%d].%s", f.Modification, f.Field)
-			problems.Add(field, "%s", f.Reason)
+			problems.Add(f.Path(), "%s", f.Reason)
 		}
 	}
 	return problems

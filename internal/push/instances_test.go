@@ -8,6 +8,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/bubble"
+	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/replica"
@@ -24,7 +25,7 @@ func startHub(t *testing.T, rows store.Store, id string, s AckWaiter) (stop func
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	log := slog.New(slog.DiscardHandler)
-	writer := admission.New(rows, admission.Options{Zone: "default"})
+	writer := admission.New(rows, admission.Options{Zone: "default", Patches: envoy.TypeNames(nil)})
 	g := graph.NewState("default")
 	hub := NewHub(g, xds.NewCatalog(), log)
 	member, err := replica.Join(ctx, replica.Config{
@@ -70,7 +71,7 @@ func (atOnce) WaitAcked(context.Context, []*xds.Stream, uint64, func(xds.NACK) b
 // storeAll writes resources of users and of the control plane.
 func storeAll(t *testing.T, rows store.Store, objects ...resource.Any) {
 	t.Helper()
-	writer := admission.New(rows, admission.Options{Zone: "default"})
+	writer := admission.New(rows, admission.Options{Zone: "default", Patches: envoy.TypeNames(nil)})
 	for _, o := range objects {
 		if _, err := writer.Put(t.Context(), o, admission.Change{ControlPlane: true}); err != nil {
 			t.Fatal(err)

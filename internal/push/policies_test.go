@@ -20,6 +20,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/agent"
+	"weft/internal/envoy"
 	"weft/internal/envoy/envoytest"
 	"weft/internal/golden"
 	"weft/internal/graph"
@@ -233,7 +234,7 @@ func writerOf(t *testing.T, zone string, rows []resource.Any) *admission.Writer 
 			t.Fatalf("%s: %v", o.Key(), err)
 		}
 	}
-	return admission.New(s, admission.Options{Zone: zone, Joined: zone != ""})
+	return admission.New(s, admission.Options{Zone: zone, Joined: zone != "", Patches: envoy.TypeNames(nil)})
 }
 
 func newPolicyZone(name string, rows []resource.Any) *policyZone {

@@ -24,6 +24,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/bubble"
+	"weft/internal/envoy"
 	"weft/internal/graph"
 	"weft/internal/mirror"
 	"weft/internal/replica"
@@ -58,7 +59,8 @@ func startReplicas(t *testing.T, n int) *replicas {
 	t.Helper()
 	rows := memory.New(memory.Options{})
 	t.Cleanup(func() { rows.Close() })
-	rs := &replicas{t: t, rows: rows, writer: admission.New(rows, admission.Options{Zone: "default"})}
+	writer := admission.New(rows, admission.Options{Zone: "default", Patches: envoy.TypeNames(nil)})
+	rs := &replicas{t: t, rows: rows, writer: writer}
 	for i := range n {
 		rs.all = append(rs.all, rs.start(fmt.Sprint("cp-", i+1)))
 		testwait.Pass(2*time.Second, simulated) // the first one leads

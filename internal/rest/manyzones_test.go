@@ -18,6 +18,7 @@ import (
 
 	"weft/internal/admission"
 	"weft/internal/check"
+	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/preview"
@@ -108,7 +109,7 @@ func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	writer := admission.New(reads.Store(), admission.Options{Zone: name, Joined: true})
+	writer := admission.New(reads.Store(), admission.Options{Zone: name, Joined: true, Patches: envoy.TypeNames(nil)})
 	mesh := kind.Meshes.Make("", "default", kind.Mesh{})
 	mesh.Labels = map[string]string{kind.OriginLabel: kind.OriginGlobal, kind.DisplayName: "default"}
 	body, err := resource.Body(mesh)

@@ -24,6 +24,7 @@ import (
 	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/internal/audit"
+	"weft/internal/envoy"
 	"weft/internal/envoysim"
 	"weft/internal/graph"
 	"weft/internal/inspect"
@@ -69,8 +70,8 @@ func newWorldOf(t testing.TB, rows store.Store, zone string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(stop)
-	w := &world{store: reads.Store(), view: reads, writer: admission.New(reads.Store(), admission.Options{Zone: zone}),
-		log: &bytes.Buffer{}}
+	writer := admission.New(reads.Store(), admission.Options{Zone: zone, Patches: envoy.TypeNames(nil)})
+	w := &world{store: reads.Store(), view: reads, writer: writer, log: &bytes.Buffer{}}
 	w.handler = New(w.config())
 	return w
 }

@@ -212,8 +212,8 @@ func (s *Server) buildTable(context.Context) error {
 	s.writer = admission.New(s.store, admission.Options{
 		Zone: s.settings.ZoneName, Joined: s.settings.IsJoined(), SNIs: state.SNIs{Tables: s.state.Tables},
 		Environment: string(s.settings.Environment), SystemNamespace: s.settings.Kubernetes.SystemNamespace,
-		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf, PatchTypes: s.settings.PatchTypes,
-		Namespaces: s.namespaces(),
+		LocalNetworks: s.settings.LocalNetworks, Findings: s.findingsOf,
+		Patches: envoy.TypeNames(s.settings.PatchTypes), Namespaces: s.namespaces(),
 	})
 	return nil
 }

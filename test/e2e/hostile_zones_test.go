@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials"
 
 	"weft/internal/admission"
+	envoyconfig "weft/internal/envoy"
 	"weft/internal/join"
 	"weft/internal/mirror"
 	"weft/internal/pki"
@@ -61,7 +62,7 @@ func (f *federation) lie(zone string) *liar {
 	rows := memory.New(memory.Options{})
 	f.t.Cleanup(func() { rows.Close() })
 	l := &liar{machine: w.machine, f: f, zone: zone, network: w.network, rows: rows,
-		unchecked: admission.New(rows, admission.Options{Zone: zone})}
+		unchecked: admission.New(rows, admission.Options{Zone: zone, Patches: envoyconfig.TypeNames(nil)})}
 	l.put(kind.Meshes.Make("", "default", kind.Mesh{}))
 	token, err := mesh.ZoneToken(f.t.Context(), f.global.plane.Admin, zone)
 	if err != nil {
