@@ -10,15 +10,27 @@ import (
 	"weft/resource"
 )
 
-// beginFirstStart records that the first start on a new store has begun, and finds whether one has not ended.
-func (s *Server) beginFirstStart(ctx context.Context) error {
-	if s.firstStart {
-		_, err := s.writer.Create(ctx, kind.FirstStarts.Make("", kind.TheFirstStart, kind.FirstStart{}), nil)
-		return err
+// beginFirstStart records that the first start on a new store has begun, as the first write to it, and finds whether
+// one has not ended.
+func (s *Server) beginFirstStart(ctx context.Context, rows store.Store, isNew bool) error {
+	if s.firstStart = isNew; isNew {
+		return recordFirstStart(ctx, rows)
 	}
-	_, err := s.store.Get(ctx, firstStart)
+	_, err := rows.Get(ctx, firstStart)
 	s.firstStart = err == nil
 	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func recordFirstStart(ctx context.Context, rows store.Store) error {
+	body, err := resource.Body(kind.FirstStarts.Make("", kind.TheFirstStart, kind.FirstStart{}))
+	if err != nil {
+		return err
+	}
+	_, err = rows.Create(ctx, store.Row{Key: firstStart, Body: body})
+	if errors.Is(err, store.ErrExists) { // another replica starts too
 		return nil
 	}
 	return err

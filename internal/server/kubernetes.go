@@ -54,10 +54,11 @@ func (s *Server) openKubernetes(ctx context.Context) error {
 		}
 	})
 	_, err = rows.Get(ctx, kind.StoreIDs.Key("", kind.TheStoreID))
-	if s.firstStart = errors.Is(err, store.ErrNotFound); s.firstStart {
-		return nil
+	isNew := errors.Is(err, store.ErrNotFound)
+	if err != nil && !isNew {
+		return err
 	}
-	return err
+	return s.beginFirstStart(ctx, rows, isNew)
 }
 
 // openAPIServer finds the API server, checks what it has for this control plane, and opens the store there.

@@ -134,7 +134,6 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.openStore, // from here on no other control plane uses the data directory
 		s.openAdminSocket,
 		s.buildTable,
-		s.beginFirstStart,
 		s.createDefaults,
 		s.recordGraces,
 		s.loadCertificates,

@@ -7,12 +7,15 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"weft/internal/adminsocket"
 	"weft/internal/server/servertest"
+	"weft/internal/store/sealed"
 	"weft/internal/testwait"
 	"weft/kind"
 )
@@ -145,6 +148,44 @@ func TestAFailedFirstStartIsContinued(t *testing.T) {
 	p = servertest.Start(t, options)
 	if got := names(t, p, "/globalsecrets"); slices.Contains(got, "admin-user-token") {
 		t.Error("a later start stores a new token")
+	}
+}
+
+// TestAnUnwrittenStoreIsNew: starts fail before their first write, and after the first one. The next start on the same
+// store is still the first one.
+func TestAnUnwrittenStoreIsNew(t *testing.T) {
+	for name, values := range map[string]map[string]string{
+		"sqlite": {"general.dataDir": t.TempDir()}, "postgres": onPostgres(t, t.TempDir()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			keyFile := filepath.Join(values["general.dataDir"], "secrets.key")
+			values["store.encryption.keyFile"] = keyFile
+			failingStart(t, values, keyFile)
+			if _, err := sealed.MakeKeyFile(keyFile); err != nil {
+				t.Fatal(err)
+			}
+			inTheWay := filepath.Join(values["general.dataDir"], adminsocket.Name)
+			if err := os.MkdirAll(filepath.Join(inTheWay, "file"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			failingStart(t, values, inTheWay)
+			if err := os.RemoveAll(inTheWay); err != nil {
+				t.Fatal(err)
+			}
+			p := servertest.Start(t, servertest.Options{Settings: values})
+			if got := names(t, p, "/meshes"); !slices.Contains(got, "default") {
+				t.Errorf("there is no default mesh: %v", got)
+			}
+		})
+	}
+}
+
+// failingStart starts a control plane whose error has a text.
+func failingStart(t *testing.T, values map[string]string, want string) {
+	t.Helper()
+	if err := servertest.TryStart(t, servertest.Options{Settings: values}); err == nil ||
+		!strings.Contains(err.Error(), want) {
+		t.Fatalf("the start ends with %v, want %s in it", err, want)
 	}
 }
 

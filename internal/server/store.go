@@ -22,8 +22,8 @@ func (s *Server) openStore(ctx context.Context) error {
 	case settings.Memory:
 		rows := memory.New(memory.Options{})
 		s.onClose(func() { rows.Close() })
-		s.store, s.firstStart = rows, true
-		return nil
+		s.store = rows
+		return s.beginFirstStart(ctx, rows, true)
 	case settings.KubernetesAPI:
 		return s.openKubernetes(ctx)
 	}
@@ -32,7 +32,9 @@ func (s *Server) openStore(ctx context.Context) error {
 		return err
 	}
 	s.onClose(func() { below.Close() })
-	s.firstStart = below.Fresh()
+	if err := s.beginFirstStart(ctx, below, below.IsNew()); err != nil {
+		return err
+	}
 	s.store, err = sealSecrets(ctx, s.settings, below, s.log)
 	return err
 }

@@ -72,8 +72,7 @@ func Import(ctx context.Context, into Source, replace bool, rows iter.Seq2[store
 	if err != nil {
 		return err
 	}
-	_, err = db.migrate(ctx, db.write)
-	if err == nil {
+	if err = db.migrate(ctx, db.write); err == nil {
 		err = db.fill(ctx, replace, rows)
 	}
 	if err = errors.Join(err, db.close()); err != nil {

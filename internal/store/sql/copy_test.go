@@ -56,6 +56,40 @@ func TestRowsMoveFromOneDatabaseToAnother(t *testing.T) {
 	}
 }
 
+// TestADatabaseIsNewUntilAWrite: the tables alone do not make it an old one, nor does a scrub without rows; a row does,
+// also where its history is scrubbed, and a deleted one.
+func TestADatabaseIsNewUntilAWrite(t *testing.T) {
+	for name, at := range map[string]weft.Source{
+		"sqlite": weft.SQLite{Dir: t.TempDir()}, "postgres": postgrestest.Start(t).Database(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, step := range []struct {
+				name  string
+				isNew bool
+				write func(*weft.Store) error
+			}{
+				{"create the tables", true, func(*weft.Store) error { return nil }},
+				{"scrub", true, func(s *weft.Store) error { return s.Scrub(t.Context()) }},
+				{"create a row", true, func(s *weft.Store) error {
+					_, err := s.Create(t.Context(), store.Row{Key: key("a")})
+					return err
+				}},
+				{"scrub with a row", false, func(s *weft.Store) error { return s.Scrub(t.Context()) }},
+				{"delete the row", false, func(s *weft.Store) error { return s.Delete(t.Context(), key("a"), "") }},
+				{"end", false, func(*weft.Store) error { return nil }},
+			} {
+				s := openSource(t, at)
+				if s.IsNew() != step.isNew {
+					t.Errorf("before %q it is new: %t", step.name, s.IsNew())
+				}
+				if err := errors.Join(step.write(s), s.Close()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func openSource(t *testing.T, at weft.Source) *weft.Store {
 	t.Helper()
 	s, err := weft.Open(t.Context(), at, weft.Options{})
@@ -95,7 +129,7 @@ func testMove(t *testing.T, from, into weft.Source) {
 	}
 
 	target := openSource(t, into)
-	if target.Fresh() {
+	if target.IsNew() {
 		t.Error("a restored store is taken for a new one")
 	}
 	if _, err := target.Watch(t.Context(), []string{"Thing"}, before); !errors.Is(err, store.ErrTooOld) {

@@ -39,37 +39,36 @@ var migrations = []string{
 	CREATE TABLE horizon (kind {text} NOT NULL PRIMARY KEY, revision BIGINT NOT NULL);`,
 }
 
-// migrate migrates the schema to the newest version in one transaction, which excludes other replicas. fresh reports
-// that there was no schema. The newest schema is only read, so a database that takes no writes can be opened.
-func (d dialect) migrate(ctx context.Context, db *sql.DB) (fresh bool, err error) {
+// migrate migrates the schema to the newest version in one transaction, which excludes other replicas. The newest
+// schema is only read, so a database that takes no writes can be opened.
+func (d dialect) migrate(ctx context.Context, db *sql.DB) error {
 	var stored int
-	err = db.QueryRowContext(ctx, selectSchemaVersion).Scan(&stored)
+	err := db.QueryRowContext(ctx, selectSchemaVersion).Scan(&stored)
 	if err == nil && stored == len(migrations) {
-		return false, nil // else there is no schema, or the transaction returns the error
+		return nil // else there is no schema, or the transaction returns the error
 	}
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return false, fmt.Errorf("opening the database: %w", err)
+		return fmt.Errorf("opening the database: %w", err)
 	}
 	defer tx.Rollback() // after a commit it does nothing
 	if d.lockSchema != "" {
 		if _, err := tx.ExecContext(ctx, d.lockSchema); err != nil {
-			return false, fmt.Errorf("locking the schema: %w", err)
+			return fmt.Errorf("locking the schema: %w", err)
 		}
 	}
 	version, err := schemaVersion(ctx, tx)
 	if err != nil {
-		return false, fmt.Errorf("reading the version of the schema: %w", err)
+		return fmt.Errorf("reading the version of the schema: %w", err)
 	}
 	if version > len(migrations) {
-		return false,
-			fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer "+
-				"release, start that one", version, len(migrations))
+		return fmt.Errorf("the database has schema version %d, and this release knows %d: it was written by a newer "+
+			"release, start that one", version, len(migrations))
 	}
 	if err := d.advance(ctx, tx, version); err != nil {
-		return false, err
+		return err
 	}
-	return version == 0, tx.Commit()
+	return tx.Commit()
 }
 
 func (d dialect) advance(ctx context.Context, tx *sql.Tx, version int) error {

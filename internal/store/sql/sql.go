@@ -54,7 +54,7 @@ type Source interface {
 // Store implements [store.Store].
 type Store struct {
 	dialect
-	fresh bool
+	isNew bool
 	read  *prepared
 	write *prepared // one connection, used by the writer alone
 	close func() error
@@ -96,9 +96,12 @@ func Open(ctx context.Context, from Source, o Options) (*Store, error) {
 
 // start migrates the schema and starts the writer.
 func start(ctx context.Context, db database, o Options) (*Store, error) {
-	fresh, err := db.migrate(ctx, db.write)
-	if err != nil {
+	if err := db.migrate(ctx, db.write); err != nil {
 		return nil, err
+	}
+	var isNew bool
+	if err := db.write.QueryRowContext(ctx, selectUnwritten).Scan(&isNew); err != nil {
+		return nil, fmt.Errorf("reading the revision: %w", err)
 	}
 	write, err := prepare(ctx, db.write, db.takeCounter, selectRow, selectExists, insertRow, updateRow,
 		insertEvent, updateCounter)
@@ -111,7 +114,7 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	}
 	s := &Store{
 		dialect:  db.dialect,
-		fresh:    fresh,
+		isNew:    isNew,
 		read:     read,
 		write:    write,
 		close:    db.close,
@@ -131,9 +134,9 @@ func start(ctx context.Context, db database, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Fresh reports whether the database was empty when it was opened. If several stores open it at the same moment, it is
-// true for one of them.
-func (s *Store) Fresh() bool { return s.fresh }
+// IsNew reports whether no row had been written to the database when it was opened. It is true for each store that
+// opens the database before the first write.
+func (s *Store) IsNew() bool { return s.isNew }
 
 // listen follows other replicas until the store is closed.
 func (s *Store) listen(db database, log *slog.Logger) {

@@ -24,8 +24,10 @@ const (
 		`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 	selectCounter = `SELECT revision FROM counter`
 	updateCounter = `UPDATE counter SET revision = $1`
-	selectNewest  = `SELECT coalesce(max(revision), $1) FROM history WHERE revision > $1 AND `
-	selectReach   = `SELECT coalesce((SELECT max(revision) FROM horizon WHERE `
+	// selectUnwritten has no write in the history, and none from before the history was scrubbed.
+	selectUnwritten = `SELECT start = revision AND NOT EXISTS (SELECT 1 FROM resources) FROM counter`
+	selectNewest    = `SELECT coalesce(max(revision), $1) FROM history WHERE revision > $1 AND `
+	selectReach     = `SELECT coalesce((SELECT max(revision) FROM horizon WHERE `
 	// reachEnd is the end of selectReach, after the kinds.
 	reachEnd = `), start), revision FROM counter`
 )
