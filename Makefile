@@ -216,7 +216,7 @@ mutate: tools spire ## break each decision of docs/requirements.md once: its tes
 .tools/load:
 	@go build -ldflags=-w -o .tools/load ./test/load
 
-bench: build .tools/load ## cost and latency at 200 x 100 and 1,000 x 300, of a join, and across zones, beside their budgets
+bench: build .tools/load ## cost and latency at 200 x 100 and 1,000 x 300, of a join, across zones, and of requests of pages, beside their budgets
 	@tools/bench
 
 zones: build .tools/load ## the cost of a global control plane with 500 simulated zones

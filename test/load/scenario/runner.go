@@ -59,6 +59,9 @@ all zones join, at rest, when one more joins, and while every zone changes a ser
 		{"across", "how long a change in one zone takes until it is in the Envoys of another", `
 Runs a global control plane and two zones, connects simulated Envoys to one zone, and measures how long a change in the
 other zone takes until the last of them has it, and what one zone costs another.`, &acrossScenario{}},
+		{"reads", "the cost of lists, findings and inspections with many proxies", `
+Connects simulated Envoys to a control plane, and measures the CPU time of the control plane and the duration of the
+requests of which pages of a UI consist.`, &readsScenario{}},
 	}
 }
 

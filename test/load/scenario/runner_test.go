@@ -19,7 +19,7 @@ func TestSizesThatCannotBeMeasured(t *testing.T) {
 		"proxies": {"--proxies=3", "--services=4", "--changes=1"}, "join": {"--proxies=3", "--services=4"},
 		"policies":   {"--proxies=3", "--services=4", "--policies=5", "--changes=1"},
 		"membership": {"--proxies=3", "--services=4"}, "zones": {"--zones=3", "--services=0", "--pods=4"},
-		"across": {"--proxies=3", "--services=4", "--changes=0"},
+		"across": {"--proxies=3", "--services=4", "--changes=0"}, "reads": {"--proxies=3", "--services=4"},
 	}
 	for _, e := range All() {
 		flags := pflag.NewFlagSet(e.Name, pflag.ContinueOnError)
@@ -77,7 +77,7 @@ func TestEachReportIsPrinted(t *testing.T) {
 		}
 	}
 	for _, report := range []Report{&ProxiesReport{}, &JoinReport{}, &PoliciesReport{MeshEdit: ChangeCost{Proxies: 1}},
-		&MembershipReport{}, &ZonesReport{}, &AcrossReport{}} {
+		&MembershipReport{}, &ZonesReport{}, &AcrossReport{}, readsReport()} {
 		seen := map[string]bool{}
 		for _, m := range report.Metrics() {
 			if m.Name == "" || seen[m.Name] {
@@ -86,4 +86,12 @@ func TestEachReportIsPrinted(t *testing.T) {
 			seen[m.Name] = true
 		}
 	}
+}
+
+func readsReport() *ReadsReport {
+	report := &ReadsReport{}
+	for _, r := range reads {
+		report.Reads = append(report.Reads, ReadCost{Name: r.name})
+	}
+	return report
 }
