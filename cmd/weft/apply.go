@@ -43,7 +43,8 @@ With --canary the resources are policies, and apply to the proxies with the labe
   weft apply -f https://example.com/mesh.yaml
   cat web.yaml | weft apply -f -
   weft apply -f edited.yaml --if-unchanged
-  weft apply -f timeout.yaml --canary version=v2`,
+  weft apply -f timeout.yaml --canary version=v2
+  weft apply -f timeout.yaml --note INC-7`,
 		Args: filesByFlag,
 		RunE: func(command *cobra.Command, _ []string) error {
 			manifests, invalid := readManifests(command.Context(), &from, command.InOrStdin(), r.mesh)
@@ -94,6 +95,7 @@ With --canary the resources are policies, and apply to the proxies with the labe
 	command.Flags().BoolVar(&ifUnchanged, "if-unchanged", false,
 		"write a resource only if it is stored as its document was read")
 	command.MarkFlagsMutuallyExclusive("dry-run", "if-unchanged")
+	r.noteFlag(command)
 	_ = command.MarkFlagRequired("file") // it exists
 	return command
 }

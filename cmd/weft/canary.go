@@ -42,7 +42,7 @@ func asCanaries(manifests []manifest, selector string) error {
 }
 
 func newPromoteCommand(r *remote) *cobra.Command {
-	return &cobra.Command{
+	command := &cobra.Command{
 		Use:   "promote KIND NAME",
 		Short: "Apply a canary policy to all proxies of its targetRef",
 		Long: `Remove the label ` + kind.CanarySelector + ` from a policy that was written with
@@ -69,6 +69,8 @@ func newPromoteCommand(r *remote) *cobra.Command {
 			return promote(command, c, d, r.mesh, args[1])
 		},
 	}
+	r.noteFlag(command)
+	return command
 }
 
 // promote removes the canary selector of the stored policy, unless the policy changes meanwhile.

@@ -44,6 +44,7 @@ func newDeleteCommand(r *remote) *cobra.Command {
 	}
 	from.flags(command)
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
+	r.noteFlag(command)
 	return command
 }
 

@@ -9,12 +9,14 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"weft/cmd/internal/subcommand"
+	"weft/internal/audit"
 	"weft/internal/client"
 	"weft/internal/terminal"
 	"weft/kind"
@@ -113,8 +115,8 @@ func newRootCommand() *cobra.Command {
 	return root
 }
 
-// remote is the control plane that a command connects to, and the mesh of the command.
-type remote struct{ api, context, mesh string }
+// remote is the control plane that a command connects to, the mesh of the command, and the note of its writes.
+type remote struct{ api, context, mesh, note string }
 
 func (r *remote) check() error {
 	if r.mesh == "" {
@@ -128,7 +130,15 @@ func (r *remote) client(ctx context.Context) (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	options.Note = r.note
 	return client.New(options)
+}
+
+// noteFlag adds --note to a command that writes.
+func (r *remote) noteFlag(command *cobra.Command) {
+	command.Flags().StringVar(&r.note, "note", "",
+		"the reason of the change, which the audit log of the control plane keeps: one line of at most "+
+			strconv.Itoa(audit.MaxNote)+" bytes")
 }
 
 // withRemedy adds the remedy to an error of a command with args.

@@ -66,6 +66,7 @@ release that supports the format.`,
 	command.Flags().StringVar(&to, "to", "", "the format: "+strings.Join(sniFormats(), ", "))
 	command.Flags().BoolVar(&wait, "wait", false, "wait until all ports are done, and print each step")
 	_ = command.MarkFlagRequired("to") // the flag is there
+	r.noteFlag(command)
 	completeFlag(command, "to", cobra.FixedCompletions(sniFormats(), cobra.ShellCompDirectiveNoFileComp))
 	command.RunE = func(command *cobra.Command, _ []string) error {
 		c, err := r.client(command.Context())

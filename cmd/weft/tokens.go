@@ -21,13 +21,15 @@ type signing struct {
 	validFor, keyFile, kid string
 }
 
-func (s *signing) flags(command *cobra.Command, why string) {
+func (s *signing) flags(command *cobra.Command, r *remote, why string) {
 	command.Flags().StringVar(&s.validFor, "valid-for", "30d", "how long it is valid, such as 24h or 30d"+why)
 	command.Flags().StringVar(&s.keyFile, "signing-key-path", "",
 		"sign here, with this private key (PEM), and ask no control plane")
 	command.Flags().StringVar(&s.kid, "kid", "",
 		"id of that key: what follows in the name of its Secret, a number in ...-signing-key-2")
 	command.MarkFlagsRequiredTogether("signing-key-path", "kid")
+	r.noteFlag(command)
+	command.MarkFlagsMutuallyExclusive("signing-key-path", "note")
 }
 
 // validity returns the lifetime of the token.
@@ -147,7 +149,7 @@ the tags and addresses of its inbounds, and its zone proxy sections. The holder 
 			"given several times")
 	flags.StringSliceVar(&want.roles, "proxy-type", nil,
 		"dataplane, egress or ingress, or several of them; default: dataplane")
-	s.flags(command, "; a proxy needs it whenever it connects")
+	s.flags(command, r, "; a proxy needs it whenever it connects")
 	completeFlag(command, "proxy-type", cobra.FixedCompletions(pki.Roles, cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -266,7 +268,7 @@ settings access.static of the control plane; the group mesh-system:admin may do 
 	}
 	command.Flags().StringVar(&req.Name, "name", "", "name of the user")
 	command.Flags().StringArrayVar(&req.Groups, "group", nil, "group of the user; may be given several times")
-	s.flags(command, "")
+	s.flags(command, r, "")
 	_ = command.MarkFlagRequired("name") // it exists
 	return command
 }
@@ -294,7 +296,7 @@ func newZoneTokenCommand(r *remote) *cobra.Command {
 	command.Flags().StringVar(&req.Zone, "zone", "", "name of the zone")
 	command.Flags().StringArrayVar(&req.Scope, "scope", nil,
 		"roles of the zone that it is valid for: "+strings.Join(pki.ZoneScopes, ", ")+"; default: all")
-	s.flags(command, "")
+	s.flags(command, r, "")
 	_ = command.MarkFlagRequired("zone") // it exists
 	return command
 }

@@ -38,6 +38,7 @@ starts.`,
 		Args: cobra.ExactArgs(1),
 	}
 	command.Flags().StringVar(&store, "store", "", "the fingerprint of the store that is the zone's from now on")
+	r.noteFlag(command)
 	command.RunE = func(command *cobra.Command, args []string) error {
 		c, err := r.client(command.Context())
 		if err != nil {

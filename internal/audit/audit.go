@@ -29,6 +29,7 @@ type Entry struct {
 	From     string        `json:"from"`    // the peer's address; the headers of a forwarding proxy are not trusted
 	Request  string        `json:"request"` // "PUT /meshes/default", or "Register" of an agent
 	Action   access.Action `json:"action,omitempty"`
+	Note     string        `json:"note,omitempty"` // of the user, the reason of the request
 
 	Resource      *Resource       `json:"resource,omitempty"` // the changed resource
 	VersionBefore string          `json:"versionBefore,omitempty"`
@@ -148,6 +149,13 @@ func (r *Record) SetChange(before, after resource.Any) {
 	is, versionAfter, bodyAfter := r.log.masked(after)
 	e.Resource = cmp.Or(is, was)
 	e.VersionBefore, e.Before, e.VersionAfter, e.After = versionBefore, bodyBefore, versionAfter, bodyAfter
+}
+
+// SetNote sets the note of the request; empty: it has none.
+func (r *Record) SetNote(note string) {
+	if r != nil {
+		r.entry.Note = note
+	}
 }
 
 // SetToken notes a token.

@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"strings"
 
+	"weft/internal/audit"
 	"weft/resource"
 )
 
@@ -27,6 +28,7 @@ type Client struct {
 	address string // as in the options
 	base    *url.URL
 	token   string
+	note    string // of each write
 	http    *http.Client
 }
 
@@ -223,6 +225,9 @@ func (c *Client) send(ctx context.Context, method, path string, query url.Values
 	}
 	if c.token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if c.note != "" && method != http.MethodGet {
+		req.Header.Set(audit.NoteHeader, c.note)
 	}
 	response, err := c.http.Do(req)
 	if err != nil {

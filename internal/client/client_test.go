@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,5 +137,31 @@ func TestAWriteOfAnotherVersionIsStale(t *testing.T) {
 		if (err != nil || code != 0) && resource.CodeOf(err) != code {
 			t.Errorf("writing over the ETag %s: %v", etag, err)
 		}
+	}
+}
+
+// Writes have the note of the client, and reads have none.
+func TestWritesHaveTheNote(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = append(got, r.Method+" "+r.Header.Get("Weft-Note"))
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	c, err := New(Options{Address: server.URL, Note: "INC-7: größer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mesh := kind.Meshes.Make("", "shop", kind.Mesh{})
+	_, put := c.Put(t.Context(), mesh, kind.Meshes)
+	err = errors.Join(put, c.Delete(t.Context(), kind.Meshes, "", "shop"), c.Post(t.Context(), "/_sni", 1, &[]byte{}),
+		c.Get(t.Context(), "/meshes", nil, &[]byte{}))
+	const note = " INC-7: größer"
+	if want := []string{"PUT" + note, "DELETE" + note, "POST" + note, "GET "}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("the requests are %q, want %q: %v", got, want, err)
+	}
+	if _, err := New(Options{Address: server.URL, Note: "a\nb"}); err == nil ||
+		!strings.Contains(err.Error(), "the note has a line break") {
+		t.Errorf("a note of two lines: %v", err)
 	}
 }

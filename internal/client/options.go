@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"weft/internal/adminsocket"
+	"weft/internal/audit"
 )
 
 // Options are the address of a control plane and the credentials of its caller. Only Address is required.
@@ -31,6 +32,8 @@ type Options struct {
 	CAFile string
 	// CertFile and KeyFile are a client certificate and its private key, in PEM.
 	CertFile, KeyFile string
+	// Note is the note of each write in the audit log ([audit.NoteOf]); empty: none.
+	Note string
 	// SkipVerify skips TLS verification (insecure): every server gets the token.
 	SkipVerify bool
 }
@@ -55,6 +58,9 @@ func New(o Options) (*Client, error) {
 		return nil, fmt.Errorf("certificates have no effect at %s; use the https address, port 5682 by default",
 			o.Address)
 	}
+	if fault := audit.NoteFault(o.Note); fault != "" {
+		return nil, errors.New("the note " + fault)
+	}
 	trust, err := o.tlsConfig()
 	if err != nil {
 		return nil, err
@@ -71,7 +77,7 @@ func New(o Options) (*Client, error) {
 	// a connection.
 	transport.Protocols = &http.Protocols{}
 	transport.Protocols.SetHTTP1(true)
-	return &Client{address: o.Address, base: base, token: token, http: &http.Client{
+	return &Client{address: o.Address, base: base, token: token, note: o.Note, http: &http.Client{
 		Timeout:   time.Minute,
 		Transport: proving(transport, socket),
 		// The API never redirects. Another server that does must not get the token.

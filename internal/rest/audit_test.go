@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,5 +100,36 @@ func TestADryRunChangedNothing(t *testing.T) {
 	if got := w.entries(t); len(got) != 1 || got[0].Request != "PUT /meshes/default?dryRun=true" ||
 		got[0].Resource != nil || got[0].After != nil {
 		t.Errorf("entries:\n%s", &w.audit)
+	}
+}
+
+// A note is in the entry of its request. A faulty one changes nothing, and tells a stranger nothing.
+func TestNotesAreRecorded(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	note := http.Header{audit.NoteHeader: {"INC-7: a second mesh"}}
+	w.do("PUT", "/meshes/shop", `{"type":"Mesh"}`, note)
+	w.do("GET", "/global-secrets", "", note)
+	if r := w.do("PUT", "/meshes/other", `{"type":"Mesh"}`,
+		http.Header{audit.NoteHeader: {"a\tb"}}); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("a faulty note: %s", r.Status)
+	}
+	if r := w.do("GET", "/meshes/other", "", nil); r.StatusCode != http.StatusNotFound {
+		t.Errorf("the write of a faulty note: %s", r.Status)
+	}
+	var notes []string
+	for _, e := range w.entries(t) {
+		notes = append(notes, e.Request+": "+e.Note)
+	}
+	want := []string{"PUT /meshes/shop: INC-7: a second mesh", "GET /global-secrets: INC-7: a second mesh",
+		"PUT /meshes/other: "}
+	if !slices.Equal(notes, want) {
+		t.Errorf("the entries are %q, want %q", notes, want)
+	}
+	stranger := httptest.NewRequest("PUT", "/meshes/other", strings.NewReader(`{"type":"Mesh"}`))
+	stranger.Header.Set(audit.NoteHeader, "a\tb")
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, stranger)
+	if recorder.Code != http.StatusUnauthorized {
+		t.Errorf("a stranger: %d", recorder.Code)
 	}
 }

@@ -21,6 +21,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 		a.fail(w, r, resource.Errorf(resource.Invalid, "the query has %d bytes, at most %d are read", n, maxQuery))
 		return
 	}
+	note, faulty := audit.NoteOf(r.Header)
 	var record *audit.Record
 	if user := access.UserOf(r.Context()); user.Known() && row.audited(r) {
 		var err error
@@ -28,11 +29,14 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 			a.fail(w, r, err)
 			return
 		}
+		record.SetNote(note)
 	}
 	seen := &statusSeen{ResponseWriter: w}
 	err := a.Guard.permit(r, row.action)
 	if err != nil {
 		a.Guard.deny(seen, r, err)
+	} else if err = faulty; err != nil {
+		a.fail(seen, r, err)
 	} else if err = row.handle(seen, r.WithContext(audit.WithRecord(r.Context(), record))); err != nil {
 		a.fail(seen, r, err)
 	}
