@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -68,6 +69,13 @@ type Log struct {
 
 	mu      sync.Mutex
 	pending [][]byte // that could not be written yet
+	failure Failure
+}
+
+// Failure is a time in which entries can't be written.
+type Failure struct {
+	Since  time.Time // zero: they can
+	Reason string    // for users: without the place of the log
 }
 
 // New returns the log of an instance. A nil writer discards entries; one that fails is tried again.
@@ -107,11 +115,32 @@ func (l *Log) Record(user access.User, from, request string, action access.Actio
 func (l *Log) flush() error {
 	for len(l.pending) > 0 {
 		if _, err := l.out.Write(l.pending[0]); err != nil {
+			l.noteFailure(err)
 			return err
 		}
 		l.pending = l.pending[1:]
 	}
+	l.failure = Failure{}
 	return nil
+}
+
+func (l *Log) noteFailure(err error) {
+	if l.failure.Since.IsZero() {
+		l.failure.Since = l.now()
+	}
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		err = at.Err
+	}
+	l.failure.Reason = err.Error()
+}
+
+// Failure tries to write the pending entries, and returns the time since which that fails. Audited requests are
+// rejected meanwhile.
+func (l *Log) Failure() Failure {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.flush() // it is the failure that is returned
+	return l.failure
 }
 
 func (l *Log) write(e *Entry) {

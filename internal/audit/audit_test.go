@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ type disk struct {
 
 func (d *disk) Write(p []byte) (int, error) {
 	if d.full {
-		return 0, errors.New("no space left on device")
+		return 0, &fs.PathError{Op: "write", Path: "/data/audit.log", Err: errors.New("no space left on device")}
 	}
 	return d.Buffer.Write(p)
 }
@@ -43,6 +44,9 @@ func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if failure := l.Failure(); failure != (Failure{}) {
+		t.Errorf("before the disk is full: %+v", failure)
+	}
 	out.full = true
 	first.End(200, nil)
 	if _, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/b",
@@ -50,7 +54,13 @@ func TestNothingIsDoneThatCannotBeRecorded(t *testing.T) {
 		t.Errorf("with a full disk: %v", err)
 	}
 	l.Record(ann, "192.0.2.7:1", "Register", "").End(200, nil) // an agent's
+	if failure := l.Failure(); failure.Since.IsZero() || failure.Reason != "no space left on device" {
+		t.Errorf("with a full disk: %+v", failure)
+	}
 	out.full = false
+	if failure := l.Failure(); failure != (Failure{}) {
+		t.Errorf("after the disk is full: %+v", failure)
+	}
 	last, err := l.Begin(ann, "192.0.2.7:1", "PUT /meshes/c", access.Write)
 	if err != nil {
 		t.Fatal(err)

@@ -92,10 +92,11 @@ type watched[T any] struct {
 	read  func(files []string) (T, error)
 	log   *slog.Logger
 
-	mu    sync.Mutex
-	value T
-	seen  string // the files of which value was made
-	bad   string // the unreadable files that were logged
+	mu      sync.Mutex
+	value   T
+	seen    string // the files of which value was made
+	bad     string // the unreadable files that were logged
+	problem error  // why these can't be read
 }
 
 // load reads the files for the first time.
@@ -113,18 +114,33 @@ func (w *watched[T]) current() T {
 	files := w.files()
 	now := stamp(files) // before reading: a change meanwhile is seen the next time
 	if now == w.seen {
+		w.bad, w.problem = "", nil
 		return w.value
 	}
 	switch value, err := w.read(files); {
 	case err == nil:
-		w.value, w.seen, w.bad = value, now, ""
+		w.value, w.seen, w.bad, w.problem = value, now, "", nil
 		w.log.Info("certificates have changed, and are read anew", "files", files)
 	case w.bad != now:
-		w.bad = now
+		w.bad, w.problem = now, err
 		w.log.Error("certificates have changed and can't be read; the former ones stay in use", "files", files, "error",
 			err)
 	}
 	return w.value
+}
+
+// Problem returns why the files that have changed can't be read, without their paths, or "".
+func (w *watched[T]) Problem() string {
+	w.current()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, ok := errors.AsType[*fs.PathError](w.problem); ok {
+		return at.Err.Error()
+	}
+	if w.problem != nil {
+		return w.problem.Error()
+	}
+	return ""
 }
 
 // stamp differs wherever a file was replaced or written.

@@ -56,12 +56,35 @@ func TestACertificateThatChangesIsTheNextOnesCertificate(t *testing.T) {
 	}
 	// The certificate has come and its key not yet: no client is cut off meanwhile.
 	replace(t, filepath.Join(renewed, "server.crt"), certFile, time.Now().Add(time.Second))
-	if !serves("old.example") || !serves("old.example") || strings.Count(log.String(), "can't be read") != 1 {
-		t.Errorf("half a change: %s", &log)
+	if !serves("old.example") || !serves("old.example") || strings.Count(log.String(), "can't be read") != 1 ||
+		!strings.Contains(c.Problem(), "does not match") {
+		t.Errorf("half a change: %s: %s", &log, c.Problem())
 	}
 	replace(t, filepath.Join(renewed, "server.key"), keyFile, time.Now().Add(time.Second))
-	if !serves("new.example") || strings.Contains(log.String(), "PRIVATE") {
+	if !serves("new.example") || strings.Contains(log.String(), "PRIVATE") || c.Problem() != "" {
 		t.Errorf("the new certificate is not served: %s", &log)
+	}
+}
+
+func TestProblemOfMissingFiles(t *testing.T) {
+	dir := material(t, "a.example")
+	c, err := NewCertificate(filepath.Join(dir, "server.crt"), filepath.Join(dir, "server.key"),
+		slog.New(slog.DiscardHandler))
+	if err != nil || c.Problem() != "" {
+		t.Fatalf("valid files: %v, %q", err, c.Problem())
+	}
+	key := filepath.Join(dir, "server.key")
+	if err := os.Rename(key, key+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	if problem := c.Problem(); problem != "no such file or directory" {
+		t.Errorf("without the key: %q, want the reason without the path", problem)
+	}
+	if err := os.Rename(key+".moved", key); err != nil {
+		t.Fatal(err)
+	}
+	if problem := c.Problem(); problem != "" {
+		t.Errorf("with the key: %q", problem)
 	}
 }
 

@@ -17,7 +17,7 @@ func BenchmarkLook(b *testing.B) {
 	w := check.World{State: graph.NewState("east"),
 		Known: check.Known{
 			Insight: func(key state.ProxyKey) *kind.DataplaneInsight { return insights[key] }},
-		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now}
+		Now: now}
 	const services, proxies = 100, 10_000
 	w.State.Tables.DB.Commit(func(tx *table.Tx) {
 		w.State.Tables.Put(tx, kind.Meshes.Make("", "default", kind.Mesh{}))

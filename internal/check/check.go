@@ -34,9 +34,8 @@ type World struct {
 	// without one. Optional.
 	Pending func(state.ProxyKey) (since time.Time, ok bool)
 	// StoreOutage is set while the store takes no writes.
-	StoreOutage *StoreOutage
-	// ServerCertificateExpires is the expiry of the certificate of the control plane's own servers.
-	ServerCertificateExpires time.Time
+	StoreOutage *Failure
+	Replica     Replica
 	// Mesh is the only mesh that is checked. Empty: all, and what belongs to none.
 	Mesh string
 	// OperatorsUnset are the missing settings where the given ones say who may write and not who are the operators.
@@ -44,10 +43,10 @@ type World struct {
 	Now            time.Time
 }
 
-// StoreOutage is a time in which the store takes no writes.
-type StoreOutage struct {
+// Failure is a failure of a part of the control plane that goes on.
+type Failure struct {
 	Since  time.Time
-	Reason string
+	Reason string // for users
 }
 
 // Known has the insights of proxies and zones. Subscriptions to former replicas are closed.
@@ -105,13 +104,13 @@ func objectOf(key resource.Key) Object { return Object{key.Kind, key.Mesh, key.N
 func Run(w World) *Report {
 	l := newChecker(w)
 	if w.Mesh == "" {
-		l.controlPlane()
 		l.storeOutage()
 		l.operatorsUnset()
 		l.zones()
 		l.zoneProxies()
 		l.sidecars()
 	}
+	l.replica()
 	l.ownWrites()
 	l.longerNames()
 	l.zoneProxyNamespaces()

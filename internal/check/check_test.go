@@ -129,8 +129,8 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 
 // world reads the resources of an archive, including rows of the control plane and insights, and its notes, one per
 // line. The zone is east, or global where the archive has a file "global". A file "zone-proxy-namespaces" has the
-// listed namespaces of zone proxies, a file "operators-unset" the missing settings of operators, and a file
-// "store-outage" why the store takes no writes.
+// listed namespaces of zone proxies, a file "operators-unset" the missing settings of operators, a file "store-outage"
+// why the store takes no writes, and a file "replica.yaml" the state of the replica.
 func world(t *testing.T, archive *txtar.Archive) check.World {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
@@ -141,10 +141,13 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 		State: graph.NewState(zone),
 		Known: check.Known{Insight: func(key state.ProxyKey) *kind.DataplaneInsight { return insights[key] },
 			ZoneInsights: map[string]*kind.ZoneInsight{}},
-		ServerCertificateExpires: now.AddDate(1, 0, 0), Now: now,
+		Now: now,
 	}
 	if reason := string(fileOf(archive, "store-outage")); reason != "" {
-		w.StoreOutage = &check.StoreOutage{Since: w.Now.Add(-5 * time.Minute), Reason: strings.TrimSpace(reason)}
+		w.StoreOutage = &check.Failure{Since: w.Now.Add(-5 * time.Minute), Reason: strings.TrimSpace(reason)}
+	}
+	if err := yaml.UnmarshalStrict(fileOf(archive, "replica.yaml"), &w.Replica); err != nil {
+		t.Fatal(err)
 	}
 	w.OperatorsUnset = strings.Fields(string(fileOf(archive, "operators-unset")))
 	w.State.Tables.ZoneProxyNamespaces = strings.Fields(string(fileOf(archive, "zone-proxy-namespaces")))
@@ -224,7 +227,6 @@ func parse(t *testing.T, doc []byte) resource.Any {
 //	signing-key MESH                   the mesh has a signing key
 //	authority IDENTITY DOMAIN DAYS     the MeshIdentity has a CA and a MeshTrust; the CA expires in DAYS
 //	signs IDENTITY DAYS                a CA signs for it that expires in DAYS, and another has waited for an hour
-//	server-certificate DAYS            the control plane's certificate expires in DAYS
 //	pending NAME MINUTES               the proxy has had a pending ACK for MINUTES
 //	fresh NAME                         the resource was written just now
 //	vouchers MESH                      the Mesh was written by a release that asks for vouchers of members
@@ -260,8 +262,6 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		return []resource.Any{kind.SigningCAs.Make("default", words[1], kind.SigningCA{
 			Authority: slices.Concat(cert, key), Next: &kind.NextCA{Since: kind.Time{Time: now.Add(-time.Hour)}},
 		})}
-	case "server-certificate":
-		w.ServerCertificateExpires = now.Add(days(words[1]))
 	case "pending":
 		since := now.Add(-days(words[2]) / (24 * 60))
 		w.Pending = func(key state.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }

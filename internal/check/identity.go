@@ -20,16 +20,6 @@ const (
 	changeTime = 10 * time.Minute
 )
 
-func (l *checker) controlPlane() {
-	switch ends := l.ServerCertificateExpires; {
-	case l.Now.After(ends):
-		l.add(serverCertificateExpiring, Error, controlPlane,
-			"the certificate of its servers expired at %s: no proxy can connect", day(ends))
-	case ends.Sub(l.Now) < endsSoon:
-		l.found(serverCertificateExpiring, controlPlane, "the certificate of its servers expires at %s", day(ends))
-	}
-}
-
 // identities checks the MeshIdentities of a mesh: the proxies that they select, and their CAs.
 func (l *checker) identities(mesh string, members []member) {
 	for _, mi := range l.State.Tables.IdentitiesByMesh.List(l.r, state.MeshKey(mesh)) {

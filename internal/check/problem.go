@@ -32,8 +32,8 @@ func Problems() []*Problem { return slices.Clone(problems) }
 
 var (
 	serverCertificateExpiring = &Problem{"server-certificate-expiring", Warning,
-		"Replace the files of general.tlsCertFile and general.tlsKeyFile. A generated certificate is replaced when " +
-			"the control plane restarts."}
+		"Replace the files that the settings of the server name. A generated certificate is replaced when the " +
+			"control plane restarts."}
 	operatorsUnset = &Problem{"operators-unset", Warning,
 		"Set access.static.operatorResources.users or .groups to those who speak for whole meshes, or to the " +
 			"administrators (mesh-system:admin) if no others do."}
@@ -203,11 +203,13 @@ var (
 )
 
 // ofReplicas are the problems that only the replica that has them can find.
-var ofReplicas = []*Problem{serverCertificateExpiring, storeTakesNoWrites, configNotAcked, zoneNotConnected,
-	zoneSyncLag, syncItemRejected}
+var ofReplicas = []*Problem{serverCertificateExpiring, serverCertificateUnreadable, storeTakesNoWrites,
+	storeNotFollowed, resourceUnreadable, auditLogFailing, configNotAcked, zoneNotConnected, zoneSyncLag,
+	syncItemRejected}
 
 var problems = []*Problem{
-	serverCertificateExpiring, operatorsUnset, storeTakesNoWrites, ownWriteFailed,
+	serverCertificateExpiring, serverCertificateUnreadable, operatorsUnset, storeTakesNoWrites, storeNotFollowed,
+	resourceUnreadable, auditLogFailing, noLeader, ownWriteFailed,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
 	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
 	configRejected, policyLeftOut, configNotAcked, envoyTooOld,

@@ -19,11 +19,7 @@ func (l *checker) ownWrites() {
 		return
 	}
 	for _, w := range row.Spec.Writes {
-		object := controlPlane
-		if d := kind.ByName(w.Of.Kind); d != nil && !d.Describe().Hidden && w.Of.Name != "" {
-			object = objectOf(w.Of)
-		}
-		l.found(ownWriteFailed, object, "the control plane has not written %s for %s: %s", w.Write,
+		l.found(ownWriteFailed, objectOrControlPlane(w.Of), "the control plane has not written %s for %s: %s", w.Write,
 			ago(l.Now.Sub(w.Since.Time)), w.Error)
 	}
 	if more := row.Spec.Total - len(row.Spec.Writes); more > 0 {

@@ -54,6 +54,8 @@ type Config struct {
 	Apply func(Batch)
 	// Queues are those of further readers.
 	Queues []*Queue
+	// Health gets what cannot be read. Optional.
+	Health *Health
 	Log    *slog.Logger
 }
 
@@ -196,9 +198,14 @@ func (m *Mirror) apply(c Changes) {
 		if err != nil {
 			m.Log.Error("a stored resource failed to decode; its previous version stays in use",
 				"resource", row.Key, "error", err)
+			m.Health.note(row.Key, Unread{Key: row.Key, Reason: err.Error()})
 			continue
 		}
+		m.Health.noteSuccess(row.Key)
 		b.Put = append(b.Put, object)
+	}
+	for _, key := range c.Removed {
+		m.Health.noteSuccess(key)
 	}
 	m.Apply(b)
 }
@@ -285,6 +292,7 @@ func (s *stream) follow(ctx context.Context) {
 }
 
 func (s *stream) noteFailure(err error) {
+	s.Health.noteFailure(s, err)
 	if !s.failing.Swap(true) {
 		s.Log.Warn("reading the store failed; it is retried until it succeeds", "of", describe(s.kinds), "error", err)
 	}
@@ -306,6 +314,9 @@ func (s *stream) relist(ctx context.Context) error {
 		}
 		s.begin(cursor)
 		s.unread = unread
+		for _, kind := range kinds {
+			s.Health.noteSuccess(kind)
+		}
 		s.listLater()
 		s.send(ctx, read{events: s.difference(kinds, rows), reached: s.reached, whole: true})
 		return nil
@@ -330,6 +341,7 @@ func (s *stream) watch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.Health.noteSuccess(s) // its kinds were listed before
 	for {
 		select {
 		case events, open := <-watch:
@@ -378,6 +390,7 @@ func (s *stream) listUnread(ctx context.Context) {
 			continue
 		}
 		delete(s.unread, kind)
+		s.Health.noteSuccess(kind)
 	}
 	s.listLater()
 }

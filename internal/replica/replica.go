@@ -52,8 +52,10 @@ type Config struct {
 	Addresses func() []string
 	// QueryAddress is the address, HOST:PORT, at which this replica serves the queries of the others. Optional.
 	QueryAddress string
-	Timing       Timing // optional
-	Log          *slog.Logger
+	// Health gets what cannot be read of the rows of replicas. Optional.
+	Health *mirror.Health
+	Timing Timing // optional
+	Log    *slog.Logger
 }
 
 // Member is one replica. It is safe for concurrent use.
@@ -111,7 +113,7 @@ func Join(ctx context.Context, c Config) (*Member, error) {
 		return nil, err
 	}
 	m.followed, err = mirror.Start(ctx, mirror.Config{
-		Store: c.Store, Decode: admission.Decode, Apply: m.apply, Log: c.Log,
+		Store: c.Store, Decode: admission.Decode, Apply: m.apply, Health: c.Health, Log: c.Log,
 		Kinds: []string{kind.Instances.Name, kind.Leaderships.Name, kind.AckRequests.Name},
 	})
 	return m, err
@@ -125,6 +127,16 @@ func (m *Member) Leads() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.term != nil
+}
+
+// Leaderless returns the time since which no replica leads, as far as this one knows; false: one does.
+func (m *Member) Leaderless() (since time.Time, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.alone {
+		return time.Time{}, false
+	}
+	return m.view.leaderless(time.Now())
 }
 
 // HasExpired reports whether a replica is not live any more, and the time of its last renewal. For a replica that left

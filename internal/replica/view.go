@@ -129,6 +129,27 @@ func (v *view) lead(l kind.Leadership, version string, took bool) {
 // leads reports whether this replica leads.
 func (v *view) leads(now time.Time) bool { return v.holdsLeadership && now.Before(v.leadUntil) }
 
+// leaderless returns the time since which no replica leads; false: one does.
+func (v *view) leaderless(now time.Time) (since time.Time, ok bool) {
+	holder := v.leadership.Holder
+	peer, isLive := v.peers[holder]
+	departed, isGone := v.gone[holder]
+	switch {
+	case holder == v.self && v.leads(now):
+		return time.Time{}, false
+	case holder == v.self && v.leadUntil.Before(now):
+		return v.leadUntil, true
+	case holder == v.self:
+		return now, true
+	case isLive:
+		since = peer.renewedAt.Add(v.timing.LeaseDuration)
+		return since, !since.After(now)
+	case isGone:
+		return departed.deletedAt, true
+	}
+	return v.began, true
+}
+
 // mayLead reports whether the leadership is free. This replica may take it again after giving it up: the conditional
 // write decides between several replicas.
 func (v *view) mayLead(now time.Time) bool {

@@ -51,6 +51,52 @@ func TestALeaderStepsDownBeforeItsLeaseExpires(t *testing.T) {
 	}
 }
 
+func TestLeaderlessReplicas(t *testing.T) {
+	lease := newView("a", start, Timing{}).timing.LeaseDuration
+	deadline := newView("a", start, Timing{}).timing.RenewDeadline
+	led := func(holder string) func(*view) {
+		return func(v *view) {
+			v.renewed(start, false)
+			v.observe("b", "1", start)
+			v.lead(kind.Leadership{Holder: holder, Term: 1}, "1", holder == "a")
+		}
+	}
+	for _, test := range []struct {
+		name    string
+		prepare func(*view)
+		since   time.Duration
+	}{
+		{"no leadership", func(*view) {}, 0},
+		{"an own lease that ends", led("a"), deadline},
+		{"a peer's lease that ends", led("b"), lease},
+		{"a peer that is gone", func(v *view) {
+			led("b")(v)
+			v.observeDeletion("b", start.Add(time.Second))
+		}, time.Second},
+	} {
+		v := newView("a", start, Timing{})
+		test.prepare(v)
+		began := start.Add(test.since)
+		if test.since > 0 {
+			if at, ok := v.leaderless(began.Add(-1)); ok && !at.Equal(began) {
+				t.Errorf("%s: no leader since %s, before that", test.name, at)
+			}
+		}
+		if at, ok := v.leaderless(start.Add(time.Minute)); !ok || !at.Equal(began) {
+			t.Errorf("%s: no leader since %s (%t), want %s", test.name, at, ok, began)
+		}
+	}
+	v := newView("a", start, Timing{})
+	led("a")(v)
+	if _, ok := v.leaderless(start); ok {
+		t.Error("this replica leads")
+	}
+	led("b")(v)
+	if _, ok := v.leaderless(start); ok {
+		t.Error("the peer leads")
+	}
+}
+
 func TestTheLeadershipIsTakenWhereItsHolderIsNotLive(t *testing.T) {
 	other := kind.Leadership{Holder: "b", Term: 4}
 	tests := []struct {

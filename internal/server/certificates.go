@@ -22,6 +22,7 @@ type certificates struct {
 	server *certfile.Certificate // for proxies, and for zones unless they have their own
 	zones  *certfile.Certificate
 	api    *tls.Config // nil where the API is not served over TLS
+	served servedCertificates
 }
 
 func (s *Server) loadCertificates(ctx context.Context) error {
@@ -35,15 +36,21 @@ func (s *Server) loadCertificates(ctx context.Context) error {
 			return fmt.Errorf("multizone.global.kds.tlsCertFile and multizone.global.kds.tlsKeyFile: %w", err)
 		}
 	}
+	if s.settings.Mode == settings.Global {
+		c.served.addFiles(c.zones, "its server of zones", "zone")
+	} else {
+		c.served.addFiles(server, "its server of proxies", "proxy")
+	}
 	if s.settings.APIOverTLS.Enabled {
-		c.api, err = apiTLS(s.settings.APIOverTLS, server, s.log)
+		c.api, err = c.apiTLS(s.settings.APIOverTLS, s.log)
 	}
 	s.certificates = c
 	return err
 }
 
 // apiTLS requests client certificates only where a CA of them is set. A certificate of another CA ends the handshake.
-func apiTLS(s settings.APIOverTLS, certificate *certfile.Certificate, log *slog.Logger) (*tls.Config, error) {
+func (c *certificates) apiTLS(s settings.APIOverTLS, log *slog.Logger) (*tls.Config, error) {
+	certificate := c.server
 	if s.CertFile != "" {
 		own, err := certfile.NewCertificate(s.CertFile, s.KeyFile, log)
 		if err != nil {
@@ -51,6 +58,7 @@ func apiTLS(s settings.APIOverTLS, certificate *certfile.Certificate, log *slog.
 		}
 		certificate = own
 	}
+	c.served.addFiles(certificate, "its API", "user")
 	config := &tls.Config{GetCertificate: certificate.ForClient, MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"h2", "http/1.1"}}
 	if s.ClientCAFile == "" && s.ClientCADir == "" {

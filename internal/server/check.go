@@ -25,11 +25,10 @@ func (s *Server) checker() func(mesh string, known check.Known) *check.Report {
 		world := check.World{
 			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modifications,
 			Known: known, Mesh: mesh, Global: link, Pending: pending,
-			ServerCertificateExpires: s.certificates.server.Now().Leaf.NotAfter,
-			OperatorsUnset:           s.settings.OperatorsUnset(), Now: time.Now(),
+			Replica: s.replicaState(), OperatorsUnset: s.settings.OperatorsUnset(), Now: time.Now(),
 		}
 		if since, why, ok := s.outage.Now(); ok {
-			world.StoreOutage = &check.StoreOutage{Since: since, Reason: why}
+			world.StoreOutage = &check.Failure{Since: since, Reason: why}
 		}
 		return check.Run(world)
 	}

@@ -145,6 +145,9 @@ func (s *Server) serveWebhooks(ctx context.Context) error {
 	return nil
 }
 
+// The server of the webhooks and its clients, in findings.
+const webhooksServer, webhooksClient = "its webhooks", "API server of Kubernetes"
+
 // webhookCertificate returns the operator's certificate, else one of a CA that all replicas share.
 func (s *Server) webhookCertificate(ctx context.Context) (func() *tls.Certificate, error) {
 	if dir := s.settings.Admission.CertDir; dir != "" {
@@ -152,6 +155,7 @@ func (s *Server) webhookCertificate(ctx context.Context) (func() *tls.Certificat
 		if err != nil {
 			return nil, fmt.Errorf("runtime.kubernetes.admissionServer.certDir: %w", err)
 		}
+		s.certificates.served.addFiles(own, webhooksServer, webhooksClient)
 		return own.Now, nil
 	}
 	host := s.settings.Injector.Service + "." + s.settings.Kubernetes.SystemNamespace
@@ -164,6 +168,8 @@ func (s *Server) webhookCertificate(ctx context.Context) (func() *tls.Certificat
 		return nil, err
 	}
 	s.goRun(ctx, kept.Run)
+	s.certificates.served.add(servedCertificate{server: webhooksServer, clients: webhooksClient,
+		current: func() *x509.Certificate { return kept.Current().Leaf }})
 	return kept.Current, nil
 }
 

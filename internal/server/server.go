@@ -81,6 +81,7 @@ type Server struct {
 	metrics      *metrics.Metrics
 	state        *graph.State
 	view         *view.View
+	mirrored     *mirror.Health // of all mirrors of the store
 	writer       *admission.Writer
 	certificates *certificates
 	replica      *replica.Member // this one, among those that share the store
@@ -124,6 +125,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 	s := &Server{
 		settings: c.Settings, version: c.Version, socketLinks: c.SocketLinks, log: c.Log, logTail: c.LogTail,
 		instance: instanceID(host), cancel: cancel, group: group, denials: access.NewDenials(c.Log),
+		mirrored: mirror.NewHealth(),
 	}
 	buildRole, startRole := s.buildZone, s.startZone
 	if c.Settings.Mode == settings.Global {
@@ -241,7 +243,7 @@ func (s *Server) joinReplicas(ctx context.Context) error {
 	s.replica, err = replica.Join(ctx, replica.Config{
 		ID: s.instance, Store: s.store, Writer: s.writer, Lost: push.Bound, Log: s.log, Timing: s.leaseTiming(),
 		Addresses: dpserver.MachineAddresses, QueryAddress: s.queryAddress(),
-		RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked,
+		RecordLost: s.outage.RecordLost, MayLeave: s.outage.IsUnmarked, Health: s.mirrored,
 		LocalAcked: func(ctx context.Context, clients kind.AckClients, rows []resource.Key,
 			pending func(kind.PendingAcks)) error {
 			return s.localAcked(ctx, clients, rows, pending)
@@ -314,7 +316,7 @@ func (s *Server) followStore(ctx context.Context) error {
 	s.barrier.Zones = s.sync
 	wait, err := mirror.Start(ctx, mirror.Config{
 		Store: s.store, Kinds: s.state.Tables.Kinds(), Decode: admission.Decode, Log: s.log, Apply: s.apply,
-		Queues: s.queues,
+		Queues: s.queues, Health: s.mirrored,
 	})
 	if err != nil {
 		return err
@@ -372,6 +374,7 @@ func (s *Server) createAdminToken(ctx context.Context) error {
 func (s *Server) serve(ctx context.Context) error {
 	api := s.metrics.API(rest.New(s.apiConfig()))
 	s.goRun(ctx, s.outage.Run)
+	s.goRun(ctx, s.view.ObserveLag)
 	s.goRun(ctx, s.replica.Run)
 	s.goRun(ctx, s.hub.KeepTime)
 	s.goLead(ctx, s.reconciler.Run)

@@ -39,6 +39,7 @@ type View struct {
 	last    time.Time      // of the last batch
 	// position is that of the newest batch in the store.
 	position int64
+	lag      Lag
 }
 
 // write is a write that the state does not contain yet.
@@ -156,21 +157,28 @@ func (v *View) seen(key resource.Key, version string) {
 // returns false where something may be missing: after that time, and for a store that does not respond. A store without
 // an order of all writes is not waited for.
 func (v *View) AwaitStored(ctx context.Context, most time.Duration) bool {
+	return v.awaitStored(ctx, most) == nil
+}
+
+// errLagging is the error of a state that lacks changes which are stored.
+var errLagging = errors.New("the store has changes that have not arrived")
+
+func (v *View) awaitStored(ctx context.Context, most time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	until, err := v.rows.Newest(ctx, v.state.Tables.Kinds(), v.reached())
 	if err != nil {
-		return false
+		return err
 	}
 	for {
 		applied := v.applied.Next() // before the position is read, so that no batch is missed
 		if v.reached() >= until {
-			return true
+			return nil
 		}
 		select {
 		case <-applied:
 		case <-ctx.Done():
-			return false
+			return errLagging
 		}
 	}
 }
