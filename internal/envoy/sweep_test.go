@@ -553,7 +553,7 @@ func TestTheURLOfARedirect(t *testing.T) {
 // TestRequestsThatAnApplicationNeverBegan: an application of HTTP/2 that closes a connection, or resets a request with
 // REFUSED_STREAM, loses no request that it has not begun, and gets none twice: from each kind of client, and however
 // long the body is. It closes as many connections during a batch as an inbound repeats requests: a busy proxy reads of
-// each of them late, and more would refuse a request once too often.
+// each of them late, and with more a request could meet too many of them.
 func TestRequestsThatAnApplicationNeverBegan(t *testing.T) {
 	const requests, batches = 80, 5
 	const between = requests / (unbegunRetries + 1)
