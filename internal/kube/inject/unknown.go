@@ -6,6 +6,7 @@ import (
 
 	"weft/internal/kube/convert"
 	"weft/internal/kube/podmeta"
+	"weft/internal/spelling"
 )
 
 // knownLabels are the labels of kuma.io that a Pod may have.
@@ -55,7 +56,7 @@ func isMeaningless(key string) bool {
 func nearest(name string, known []string) string {
 	best, least := "", 4 // a quarter of a short name
 	for _, candidate := range known {
-		distance := editDistance(name, candidate)
+		distance := spelling.Distance(name, candidate)
 		if _, rest, _ := strings.Cut(name, "/"); strings.HasSuffix(candidate, "/"+rest) {
 			distance = 1
 		}
@@ -64,25 +65,4 @@ func nearest(name string, known []string) string {
 		}
 	}
 	return best
-}
-
-// editDistance returns the number of bytes to insert, delete or replace that make a text another one. (Levenshtein)
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }
