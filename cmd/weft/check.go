@@ -9,15 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/check"
+	"weft/resource"
 )
 
 // errFound ends a check that found errors. They have been printed.
 var errFound = errors.New("errors were found")
 
-// errUnknown ends a check that found no error but zones that have not responded. They have been printed.
-var errUnknown = errors.New("zones have not responded")
+// errUnknown ends a check that found no error but zones or replicas that have not responded. They have been printed.
+var errUnknown = errors.New("zones or replicas have not responded")
 
-// checkFailed is the error of a check that the control plane could not perform.
+// checkFailed is the error of a check that no control plane has performed.
 type checkFailed struct{ error }
 
 func (c checkFailed) Unwrap() error { return c.error }
@@ -33,9 +34,12 @@ func newCheckCommand(r *remote) *cobra.Command {
 offline, NACK configuration or have pending acks, services without endpoints, permissions that allow no client, and
 more. docs/troubleshooting.md has a section for each.
 
-The check covers all meshes, or the mesh of --mesh; on global it covers every zone, and a zone that does not respond is
-a finding. The exit code is 0 if it found no error (warnings are possible), 1 if it found an error, 2 if the control
-plane did not respond, and 3 if all errors are zones that have not responded.`,
+The check covers all meshes, or the mesh of --mesh; on global it covers every zone. A zone or a replica that does not
+respond is a finding.
+
+The exit code is 0 if it found no error (warnings are possible), 1 if it found an error or the control plane rejects
+the request (no such mesh, no permission), 2 if no control plane has responded, and 3 if the only errors are that
+zones or replicas have not responded.`,
 		Example: `  weft check
   weft check --mesh shop
   weft check -o json`,
@@ -49,7 +53,7 @@ plane did not respond, and 3 if all errors are zones that have not responded.`,
 		}
 		report, err := r.look(command, mesh)
 		if err != nil {
-			return checkFailed{err}
+			return checkError(err)
 		}
 		if other := report.version; other != version {
 			fmt.Fprintf(command.ErrOrStderr(), "Warning: this program is weft %s, the control plane is weft %s\n",
@@ -69,6 +73,16 @@ plane did not respond, and 3 if all errors are zones that have not responded.`,
 		return nil
 	}
 	return command
+}
+
+// checkError returns the error of a check without a report: as [checkFailed], unless a control plane rejects the
+// request.
+func checkError(err error) error {
+	switch resource.CodeOf(err) {
+	case resource.Invalid, resource.Unauthorized, resource.Forbidden, resource.NotFound:
+		return err
+	}
+	return checkFailed{err}
 }
 
 // checkResult is the report of a control plane, and the control plane's version.

@@ -46,7 +46,8 @@ func newDescribeCommand(r *remote) *cobra.Command {
 			return err
 		}
 		key := resource.Key{Kind: d.Describe().Name, Mesh: r.meshOf(d), Name: args[1]}
-		return (&description{command, c, d, key, *zone, command.OutOrStdout()}).print()
+		return (&description{Command: command, api: c, kind: d, key: key, zone: *zone,
+			out: command.OutOrStdout()}).print()
 	}
 	return command
 }
@@ -59,6 +60,8 @@ type description struct {
 	key  resource.Key // with the name of the resource here once it is read
 	zone string       // of the resource; empty: any
 	out  io.Writer
+	// unknown are the parts that a zone or a replica has not responded for.
+	unknown unknownParts
 }
 
 func (d *description) path() string { return client.Path(d.kind, d.key.Mesh, d.key.Name) }
@@ -67,21 +70,28 @@ func (d *description) get(path string, into any) error {
 	return d.api.Get(d.Context(), path, zoneQuery(d.zone), into)
 }
 
-// print writes the resource, the data of its kind, and the findings about it.
+// print writes the resource, the data of its kind, the findings about it, and the names of the missing parts.
 func (d *description) print() error {
-	parts := []func() error{d.resource}
+	if err := d.resource(); err != nil {
+		return err
+	}
+	type part struct {
+		what  string
+		print func() error
+	}
+	var parts []part
 	switch d.kind {
 	case kind.MeshServices:
-		parts = append(parts, d.backing)
+		parts = append(parts, part{"backends and callers", d.backing})
 	case kind.Dataplanes:
-		parts = append(parts, d.proxy, d.policies)
+		parts = append(parts, part{"connection and acks", d.proxy}, part{"identity, policies and facts", d.policies})
 	}
-	for _, part := range append(parts, d.findings) {
-		if err := part(); err != nil {
+	for _, part := range append(parts, part{"findings", d.findings}) {
+		if err := d.unknown.addError(part.what, part.print()); err != nil {
 			return err
 		}
 	}
-	return nil
+	return d.unknown.print(d.out)
 }
 
 // addedToSpec are the fields of a document that are not part of the spec.
@@ -179,9 +189,10 @@ func (d *description) proxy() error {
 		return err
 	}
 	var sync dpserver.Live
-	if err := d.get(d.path()+"/_sync", &sync); err != nil {
+	if err := d.unknown.addError("acks", d.get(d.path()+"/_sync", &sync)); err != nil {
 		return err
 	}
+	d.unknown.add("acks", sync.NotQueried)
 	return section{overviewHeading, [][]string{overviewRow(&o, sync, time.Now())}}.print(d.out)
 }
 
@@ -214,6 +225,7 @@ func (d *description) findings() error {
 	if err := d.get("/_check", report); err != nil {
 		return err
 	}
+	d.unknown.addFindings(report)
 	for _, f := range report.Findings {
 		if f.Object == (check.Object{Type: d.key.Kind, Mesh: d.key.Mesh, Name: d.key.Name}) {
 			fmt.Fprintln(d.out)

@@ -62,11 +62,12 @@ On global, LISTENERS is "-": the zone of a proxy alone knows which serve.`,
 		if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_sync", nil, &syncs); err != nil {
 			return err
 		}
-		for _, zone := range syncs.UnknownZones {
-			fmt.Fprintf(command.ErrOrStderr(), "Warning: CONFIG is unknown for proxies of the zone %s: %s\n", zone.Zone,
-				zone.Reason)
+		if err := printOverviews(command.OutOrStdout(), items, syncs.Dataplanes); err != nil {
+			return err
 		}
-		return printOverviews(command.OutOrStdout(), items, syncs.Dataplanes)
+		var missing unknownParts
+		missing.addSources("CONFIG of the proxies", syncs.UnknownZones, syncs.UnknownReplicas)
+		return missing.print(command.OutOrStdout())
 	}
 	return command
 }

@@ -16,6 +16,7 @@ import (
 	"weft/internal/client"
 	"weft/internal/inspect"
 	"weft/internal/service"
+	"weft/internal/spelling"
 	"weft/kind"
 )
 
@@ -30,13 +31,15 @@ MeshTCPRoute routes, the rules are shown too, with the fields that their filters
 they override. A field that is absent has its default; docs/defaults.md lists the defaults. A line for each policy that
 the proxy is without follows, with the reason: its Envoy rejects it, or it costs proxies too much.`,
 		Example: `  weft inspect policies --for web-1
-  weft inspect policies --for web-1 --to backend -o json`,
+  weft inspect policies --for web-1 --to backend -o json
+  weft inspect policies --for web-1 --zone east --to backend-1dba9cea52b62f83`,
 		Args: cobra.NoArgs,
 	}
 	var proxy, to string
 	command.Flags().StringVar(&proxy, "for", "", "the Dataplane")
 	command.Flags().StringVar(&to, "to", "",
-		"the name of a service; by default every destination, and the received traffic")
+		"a service, by the name that its zone, or the control plane, has for it; by default every destination, and "+
+			"the received traffic")
 	if err := command.MarkFlagRequired("for"); err != nil {
 		panic(err)
 	}
@@ -51,7 +54,9 @@ the proxy is without follows, with the reason: its Envoy rejects it, or it costs
 		if err := c.Get(command.Context(), path, zoneQuery(*zone), &applied); err != nil {
 			return err
 		}
-		applied.narrow(to)
+		if err := applied.narrow(proxy, to); err != nil {
+			return err
+		}
 		if o.form != asTable {
 			return printValue(command.OutOrStdout(), applied, o.form)
 		}
@@ -70,16 +75,50 @@ type effectivePolicies struct {
 	LeftOut []inspect.AppliedLeftOut `json:"leftOut,omitempty"`
 }
 
-// narrow drops what no policy is about and, with the name of a service, all traffic but that to the service.
-func (p *effectivePolicies) narrow(to string) {
-	p.Outbounds = slices.DeleteFunc(p.Outbounds, func(out policiesTo) bool {
-		return len(out.Confs) == 0 && out.Route == nil || to != "" && out.service() != to
-	})
-	withoutConf := func(in policiesAt) bool { return len(in.Confs)+len(in.Warnings) == 0 || to != "" }
-	p.Inbounds, p.ZoneProxy = slices.DeleteFunc(p.Inbounds, withoutConf), slices.DeleteFunc(p.ZoneProxy, withoutConf)
+// narrow drops what no policy is about and, with the name of a service, all traffic but that to the service. It returns
+// an error where the proxy reaches no service of the name.
+func (p *effectivePolicies) narrow(proxy, to string) error {
 	if to != "" {
-		p.WholeProxy = nil
+		if err := p.selectService(proxy, to); err != nil {
+			return err
+		}
 	}
+	p.Outbounds = slices.DeleteFunc(p.Outbounds, func(out policiesTo) bool {
+		return len(out.Confs) == 0 && out.Route == nil
+	})
+	withoutConf := func(in policiesAt) bool { return len(in.Confs)+len(in.Warnings) == 0 }
+	p.Inbounds, p.ZoneProxy = slices.DeleteFunc(p.Inbounds, withoutConf), slices.DeleteFunc(p.ZoneProxy, withoutConf)
+	return nil
+}
+
+// selectService drops all traffic but that to the services of a name.
+func (p *effectivePolicies) selectService(proxy, to string) error {
+	var reached []string
+	for i := range p.Outbounds {
+		reached = append(reached, p.Outbounds[i].service())
+	}
+	p.Outbounds = slices.DeleteFunc(p.Outbounds, func(out policiesTo) bool {
+		return !out.hasName(to)
+	})
+	if len(p.Outbounds) == 0 {
+		return fmt.Errorf("%s reaches no service %.300q%s", proxy, to, similarTo(to, reached))
+	}
+	p.Inbounds, p.ZoneProxy, p.WholeProxy = []policiesAt{}, []policiesAt{}, nil
+	return nil
+}
+
+// similarTo returns the names that a misspelled one is most like, or else some of the known names, as the end of an
+// error.
+func similarTo(name string, known []string) string {
+	slices.Sort(known)
+	known = slices.Compact(known)
+	if similar := spelling.Similar(name, known); len(similar) > 0 {
+		return "; similar names are " + strings.Join(similar, ", ")
+	}
+	if len(known) > 0 {
+		return "; it reaches " + someOf(known)
+	}
+	return "; it reaches none"
 }
 
 func (p *effectivePolicies) print(out, notes io.Writer) error {
@@ -168,6 +207,7 @@ func (p *policiesAt) rows() [][]string {
 
 // policiesTo are the effective policies of one destination.
 type policiesTo struct {
+	Destination      string        `json:"destination"`
 	MeshService      string        `json:"meshService,omitempty"`
 	MultiZoneService string        `json:"meshMultiZoneService,omitempty"`
 	ExternalService  string        `json:"meshExternalService,omitempty"`
@@ -187,6 +227,12 @@ type appliedConf struct {
 
 func (p *policiesTo) service() string {
 	return p.MeshService + p.MultiZoneService + p.ExternalService // one of them
+}
+
+// hasName reports whether a control plane has the service under a name.
+func (p *policiesTo) hasName(name string) bool {
+	to, ok := service.ParseDestination(p.Destination)
+	return ok && to.HasName(name)
 }
 
 // rows returns a row for each field that a policy sets.

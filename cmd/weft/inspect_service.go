@@ -25,7 +25,7 @@ func newInspectServiceCommand(r *remote) *cobra.Command {
 port, identities, zone ingresses and egresses with their health, servers, their allowed clients, members, and the
 reasons why clients cannot reach the service.
 
-Only the zone of a service knows its servers and rules.`,
+Only the zone of a service knows its servers and rules. Where it does not respond, they are listed as unknown.`,
 		Example: `  weft inspect service web
   weft inspect service web --zone east
   weft inspect service web --kind meshmultizoneservice -o yaml
@@ -95,10 +95,12 @@ func printService(w io.Writer, s *inspect.ServiceReport) error {
 			return err
 		}
 	}
-	if s.NotQueried != "" {
-		fmt.Fprintf(w, "\nServers are not known: %s\n", s.NotQueried)
+	if err := printAccess(w, s.Backends); err != nil {
+		return err
 	}
-	return printAccess(w, s.Backends)
+	var missing unknownParts
+	missing.add("servers and allowed clients", s.NotQueried)
+	return missing.print(w)
 }
 
 func serviceHome(s *inspect.ServiceReport) string {

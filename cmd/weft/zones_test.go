@@ -13,6 +13,7 @@ import (
 	"weft/internal/client"
 	"weft/internal/server/servertest"
 	"weft/internal/testwait"
+	"weft/kind"
 )
 
 const shop = `
@@ -62,12 +63,57 @@ func TestGlobalInspectsZones(t *testing.T) {
 		}
 	}
 
+	weft(t, east.API, "apply", "-f", writeFile(t, slower))
+	copied := kind.SyncedName(&kind.MeshServices.Info, "default", "web", kind.Owner{Zone: "east"})
+	for _, to := range []string{"web", copied} {
+		awaitOutput(t, "http.requestTimeout   9s", global.API, "inspect", "policies", "--for", "client", "--to", to)
+		awaitOutput(t, "destination kri_msvc_default_east__web_80 has no endpoints", global.API, "explain", "--from",
+			"client", "--to", to)
+	}
+	rejected(t, "client reaches no service \"wbe\"; similar names are web", global.API, "inspect", "policies", "--for",
+		"client", "--to", "wbe")
+	rejected(t, "there is no zone \"west\"", global.API, "inspect", "dataplane", "client", "--zone", "west")
+	rejected(t, "there is no zone \"west\"", global.API, "inspect", "service", "web", "--zone", "west")
+	rejected(t, "there is no Mesh shop", global.API, "inspect", "dataplane", "client", "--mesh", "shop")
+
 	east.Stop()
 	awaitOutput(t, "away", global.API, "inspect", "zones")
-	if got := weft(t, global.API, "inspect", "service", "web"); !strings.Contains(got,
-		"the zone east cannot be queried") {
-		t.Errorf("the output does not name the disconnected zone:\n%s", got)
+	const reason = ": the zone east cannot be queried"
+	for command, missing := range map[string][]string{
+		"inspect service web":                     {"servers and allowed clients"},
+		"inspect dataplanes":                      {"CONFIG of the proxies of the zone east"},
+		"describe dataplane client":               {"acks", "identity, policies and facts", "findings of Zone east"},
+		"describe meshservice web":                {"backends and callers", "findings of Zone east"},
+		"describe meshtimeout slower --zone east": {"findings of Zone east"},
+	} {
+		got := weft(t, global.API, strings.Fields(command)...)
+		_, unknown, _ := strings.Cut(got, "\nUnknown:\n")
+		for _, part := range missing {
+			if !strings.Contains(unknown, "  "+part+reason) {
+				t.Errorf("weft %s does not name %s as unknown:\n%s", command, part, got)
+			}
+		}
 	}
+}
+
+// rejected runs a command that fails with an error that has a text.
+func rejected(t *testing.T, want, api string, args ...string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code := run(t.Context(), append([]string{"--api", "http://" + api}, args...), nil, &out, &errs)
+	if code != 1 || !strings.Contains(errs.String(), want) {
+		t.Errorf("weft %s: %d\n%s%s, want %s", strings.Join(args, " "), code, &out, &errs, want)
+	}
+}
+
+// writeFile returns the path of a file with a text.
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 const slower = `

@@ -123,12 +123,17 @@ func (e *EveryZone) Report() *Report {
 	return e.report
 }
 
+// IsUnknownSource reports whether the finding is that the findings of a zone or a replica are missing.
+func (f *Finding) IsUnknownSource() bool {
+	return f.Problem == zoneUnknown.ID || f.Problem == replicaUnknown.ID
+}
+
 // MissesOnly reports whether all errors of a report are zones and replicas that have not responded, at least one.
 func (r *Report) MissesOnly() bool {
 	missing := false
 	for i := range r.Findings {
 		switch f := &r.Findings[i]; {
-		case f.Problem == zoneUnknown.ID || f.Problem == replicaUnknown.ID:
+		case f.IsUnknownSource():
 			missing = true
 		case f.Severity == Error:
 			return false

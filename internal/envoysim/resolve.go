@@ -20,9 +20,8 @@ import (
 type reach struct {
 	Address
 	bound       bool
-	destination string // its name
-	service     string // of the destination; empty where the name has none
-	port        uint32 // of the service
+	destination string                 // its name
+	key         service.DestinationKey // of the destination; without a service where the name has none
 }
 
 // resolve returns the address that the application dials for a service, a virtual IP or an address, with or without a
@@ -74,11 +73,11 @@ func resolveAddress(ways []reach, host string, port uint32) (Address, error) {
 	return Address{}, fmt.Errorf("the address has several ports, specify one: %s", list(ways))
 }
 
-func resolveService(ways []reach, service string, port uint32) (Address, error) {
+func resolveService(ways []reach, name string, port uint32) (Address, error) {
 	var found []reach
 	for _, way := range ways {
-		named := way.service == service || way.destination == service
-		if named && (port == 0 || way.port == port) {
+		named := way.destination == name || way.key.Service != "" && way.key.HasName(name)
+		if named && (port == 0 || way.key.Port == port) {
 			found = append(found, way)
 		}
 	}
@@ -86,7 +85,7 @@ func resolveService(ways []reach, service string, port uint32) (Address, error) 
 		return Address{}, fmt.Errorf("the proxy reaches no such service; it reaches %s", list(ways))
 	}
 	for _, way := range found {
-		if way.port != found[0].port {
+		if way.key.Port != found[0].key.Port {
 			return Address{}, fmt.Errorf("the service has several ports, specify one: %s", list(found))
 		}
 		if way.destination != found[0].destination {
@@ -114,7 +113,7 @@ func (c *Config) reaches() ([]reach, error) {
 		at := l.Address.GetSocketAddress()
 		way := reach{Address: Address{at.GetAddress(), at.GetPortValue()}, bound: bound(l), destination: destination}
 		if key, ok := service.ParseDestination(destination); ok {
-			way.service, way.port = key.Service, key.Port
+			way.key = key
 		}
 		ways = append(ways, way)
 	}
@@ -152,7 +151,7 @@ func list(ways []reach) string {
 	}
 	var names []string
 	for _, way := range ways {
-		names = append(names, fmt.Sprintf("%s:%d (at %s)", orElse(way.service, "?"), way.port, way.Address))
+		names = append(names, fmt.Sprintf("%s:%d (at %s)", orElse(way.key.Service, "?"), way.key.Port, way.Address))
 	}
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), ", ")

@@ -46,6 +46,11 @@ func (a *api) services(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	reports := m.Reports().Services(query)
+	if a.Zone == "" {
+		if err := m.needZone(query.Zone); err != nil {
+			return err
+		}
+	}
 	if len(reports) == 0 {
 		return resource.Errorf(resource.NotFound, "no %s of the mesh %s is called %s%s",
 			cmp.Or(query.Type, "service"), query.Mesh, query.Name, inZone(query.Zone))

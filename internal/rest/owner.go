@@ -131,11 +131,10 @@ func (m *snapshot) named(key resource.Key, zone string) (resource.Any, error) {
 	if err == nil && (zone == "" || m.State.Tables.ZoneOf(o.Envelope()) == zone) {
 		return o, nil
 	}
-	if own := m.State.Tables.Zone; own != "" {
-		if zone != "" && zone != own {
-			return nil, resource.Errorf(resource.NotFound, "this is the control plane of the zone %s; objects of the "+
-				"zone %.100q are found there and on global", own, zone)
-		}
+	if of := m.needZone(zone); of != nil {
+		return nil, of
+	}
+	if m.State.Tables.Zone != "" {
 		return o, err
 	}
 	info := kind.ByName(key.Kind).Describe()
@@ -163,6 +162,22 @@ func (m *snapshot) named(key resource.Key, zone string) (resource.Any, error) {
 	}
 	return nil, resource.Errorf(resource.Conflict, "%d objects are called %s, specify one, or its zone: %s", len(found),
 		key, strings.Join(names, ", "))
+}
+
+// needZone returns an error where a zone, as a query names it, has no object here. The name may be "": any zone.
+func (m *snapshot) needZone(zone string) error {
+	own := m.State.Tables.Zone
+	if zone == "" || zone == own {
+		return nil
+	}
+	if own != "" {
+		return resource.Errorf(resource.NotFound, "this is the control plane of the zone %s; objects of the zone "+
+			"%.100q are found there and on global", own, zone)
+	}
+	if _, err := m.need(kind.Zones.Key("", zone)); err != nil {
+		return resource.Errorf(resource.NotFound, "there is no zone %.100q; `weft get zones` lists the zones", zone)
+	}
+	return nil
 }
 
 // UnknownZone is a zone that has not responded.

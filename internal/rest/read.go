@@ -94,9 +94,14 @@ func (m *snapshot) need(key resource.Key) (resource.Any, error) {
 // maxNamesakes is the number of names in the hint of an error.
 const maxNamesakes = 3
 
-// missing returns the error of a resource that does not exist, with what follows from that. On Kubernetes a name has
-// the namespace of its object, and that of a Dataplane is its Pod's: the error names resources that may be meant.
+// missing returns the error of a resource that does not exist, with what follows from that, and the mesh where this is
+// what does not exist. On Kubernetes a name has the namespace of its object, and that of a Dataplane is its Pod's: the
+// error names resources that may be meant.
 func (m *snapshot) missing(key resource.Key, consequence string) error {
+	if _, ok := m.find(kind.Meshes.Key("", key.Mesh)); !ok && key.Mesh != "" {
+		return resource.Errorf(resource.NotFound, "%s does not exist%s: there is no Mesh %s", key, consequence,
+			key.Mesh)
+	}
 	var names []string
 	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, key.Kind, key.Mesh, "") {
 		meta := o.Envelope()

@@ -113,6 +113,13 @@ func ParseDestination(name string) (key DestinationKey, ok bool) {
 	return key, true
 }
 
+// HasName reports whether a control plane has the service under a name: its owner, or another one with a copy.
+func (k DestinationKey) HasName(name string) bool {
+	info, owner := destinationKinds[k.Kind].info, kind.Owner{Zone: k.Zone}
+	return name == k.Service || kind.HasSyncedName(info) && (name == kind.SyncedName(info, k.Mesh, k.Service, owner) ||
+		name == kind.LongerSyncedName(k.Mesh, k.Service, owner))
+}
+
 // CompareDestinations compares two destinations.
 func CompareDestinations(a, b DestinationKey) int {
 	return cmp.Or(cmp.Compare(a.Mesh, b.Mesh), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Kind, b.Kind),
