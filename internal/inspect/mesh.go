@@ -120,11 +120,7 @@ func CountedKinds() []resource.Descriptor {
 
 // count returns the number of resources of a kind, in one mesh or, for an empty name, in all.
 func (w *World) count(d resource.Descriptor, mesh string) int {
-	n := 0
-	for range w.State.Tables.ResourcesAfter(w.Snapshot, d.Describe().Name, mesh, "") {
-		n++
-	}
-	return n
+	return w.State.Tables.Count(w.Snapshot, d.Describe().Name, mesh)
 }
 
 // Global is a summary of all meshes.

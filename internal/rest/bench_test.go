@@ -12,7 +12,7 @@ import (
 	"weft/resource"
 )
 
-// large returns a mesh of 10,000 Dataplanes of 300 services, all connected and serving.
+// large returns a mesh of 15,000 Dataplanes of 300 services, all connected and serving.
 func large(b *testing.B) *world {
 	w := newWorld(b, newStore(b))
 	own := admission.Change{ControlPlane: true}
@@ -29,7 +29,7 @@ func large(b *testing.B) *world {
 			Ports:    []kind.ServicePort{{Port: 80}},
 		}))
 	}
-	for i := range 10_000 {
+	for i := range 15_000 {
 		name, service := fmt.Sprintf("proxy-%05d", i), fmt.Sprintf("service-%d", i%300)
 		in := kind.Inbound{Port: 80, Tags: map[string]string{kind.ServiceTag: service, "version": fmt.Sprint(i % 7)}}
 		dp := kind.Dataplanes.Make("default", name,
@@ -48,7 +48,7 @@ func large(b *testing.B) *world {
 	return w
 }
 
-// BenchmarkReads measures the reads of users and dashboards with 10,000 Dataplanes.
+// BenchmarkReads measures the reads of users and dashboards with 15,000 Dataplanes.
 func BenchmarkReads(b *testing.B) {
 	w := large(b)
 	for _, target := range []string{

@@ -29,17 +29,23 @@ func (x *sum[V]) Get(r *Reader, key string) int {
 	return n
 }
 
-// changeSums replaces the amounts of a row by those of its replacement. stored is nil where the row is new.
+// changeSums replaces the amounts of a row by those of its replacement. stored is nil where the row is new. A row with
+// the same amount as before is no change.
 func (t *input[V]) changeSums(tx *Tx, stored any, row V, present bool) {
 	for _, x := range t.sums {
+		var before, after string
+		var less, more int
 		if stored != nil {
-			key, amount := x.of(stored.(V))
-			x.add(tx, key, -amount)
+			before, less = x.of(stored.(V))
 		}
 		if present {
-			key, amount := x.of(row)
-			x.add(tx, key, amount)
+			after, more = x.of(row)
 		}
+		if before == after && less == more {
+			continue
+		}
+		x.add(tx, before, -less)
+		x.add(tx, after, more)
 	}
 }
 

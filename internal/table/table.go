@@ -95,6 +95,8 @@ type Input[V any] interface {
 	// RowsAfter returns the rows whose keys have a prefix and are greater than after, in the order of their keys. An
 	// empty after is before the first key. It records no read, so derived functions must not use it.
 	RowsAfter(s *Snapshot, prefix, after string) iter.Seq[V]
+	// Len returns the number of rows. It records no read, so derived functions must not use it.
+	Len(s *Snapshot) int
 	// Put stores a row, and replaces a row with the same key.
 	Put(tx *Tx, row V)
 	// Delete removes the row with a key, if there is one.
@@ -181,6 +183,8 @@ func (t *input[V]) RowsAfter(s *Snapshot, prefix, after string) iter.Seq[V] {
 		}
 	}
 }
+
+func (t *input[V]) Len(s *Snapshot) int { return s.trees[t.source].Len() }
 
 // Index finds the rows of an [Input] by keys that are computed from the rows. [Derived] tells why it is an interface.
 type Index[V any] interface {
