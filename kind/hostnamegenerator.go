@@ -30,7 +30,7 @@ type HostnameSelector struct {
 var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
 		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global,
-		WrittenBy: resource.Operator,
+		WrittenBy: resource.Operator, ForEveryMesh: true,
 		Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
 		Replaces:  []resource.OlderKind{{Name: "VirtualOutbound", Plural: "virtual-outbounds"}},
 		Replaced: map[string]string{

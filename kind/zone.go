@@ -12,7 +12,7 @@ type Zone struct {
 // Zones is the kind of [Zone].
 var Zones = &resource.Kind[Zone]{
 	Info: resource.Info{Name: "Zone", Plural: "zones", ShortName: "z", Scope: resource.Global,
-		WrittenBy: resource.Operator, Flat: true},
+		WrittenBy: resource.Operator, ForEveryMesh: true, Flat: true},
 	Default:  defaultZone,
 	Validate: validateZone,
 }
@@ -116,5 +116,5 @@ type RejectedItem struct {
 // ZoneInsights is the kind of [ZoneInsight].
 var ZoneInsights = &resource.Kind[ZoneInsight]{
 	Info: resource.Info{Name: "ZoneInsight", Plural: "zone-insights", Aliases: []string{"zoneinsights"},
-		Scope: resource.Global, Flat: true, ReadOnly: true},
+		Scope: resource.Global, ForEveryMesh: true, Flat: true, ReadOnly: true},
 }

@@ -186,6 +186,8 @@ type Info struct {
 	WrittenBy Role
 	// AdminOnly kinds are read by administrators only.
 	AdminOnly bool
+	// ForEveryMesh kinds are of global scope, and every mesh depends on them: a user who may read one mesh reads them.
+	ForEveryMesh bool
 	// Encrypted kinds are encrypted in the store.
 	Encrypted bool
 	// Hidden kinds are rows of the control plane itself; the API does not list them.

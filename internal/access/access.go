@@ -76,49 +76,66 @@ func (u User) String() string {
 	return `user "` + u.Name + `" (groups ` + strings.Join(u.Groups, ", ") + ")"
 }
 
-// Rule has the users, and the groups whose members, may do something.
+// isForwarded reports whether another control plane authenticated the user.
+func (u User) isForwarded() bool { return u.Proof == ByGlobal || u.Proof == ByReplica }
+
+// Rule has the users, and the groups whose members, may do something: in every mesh, and to objects of global scope.
 type Rule struct {
 	Users, Groups []string
+	// Limited has further rules, which are limited to meshes.
+	Limited []MeshRule
 }
 
-func (r Rule) allows(u User) bool {
-	return slices.Contains(r.Users, u.Name) ||
-		slices.ContainsFunc(r.Groups, func(group string) bool { return slices.Contains(u.Groups, group) })
+// allows reports whether a user is one of users, or a member of one of groups.
+func allows(users, groups []string, u User) bool {
+	return slices.Contains(users, u.Name) ||
+		slices.ContainsFunc(groups, func(group string) bool { return slices.Contains(u.Groups, group) })
 }
 
 // Rules are the rule of each action. An action without a rule is denied to all.
 type Rules map[Action]Rule
 
-// Check returns nil if a user may do something to an object, a path or a name. Otherwise the error names both and the
-// setting that decides: Unauthorized for an unauthenticated caller, else Forbidden.
-func (r Rules) Check(u User, action Action, object string) error {
-	if u.Proof == ByGlobal || u.Proof == ByReplica {
-		if action == u.permitted {
-			return nil
-		}
-		return resource.Errorf(resource.Forbidden, "the other control plane permitted %s the action %.100q, and "+
-			"%s is the action %s", u, u.permitted, object, action)
-	}
-	if action == Open || u.Known() && action == Known || r[action].allows(u) {
+// Check returns nil if a user may do something to what a scope has. Requested describes the request: a path, or an
+// object as the request names it. Otherwise the error names both and the settings that decide: Unauthorized for an
+// unauthenticated caller, else Forbidden. Its text is the same whether an object exists or not.
+func (r Rules) Check(u User, action Action, scope Scope, requested string) error {
+	switch {
+	case r.Meshes(u, action).Permits(scope):
 		return nil
-	}
-	if !u.Known() {
+	case u.isForwarded():
+		return resource.Errorf(resource.Forbidden, "the other control plane permitted %s the action %.100q, and "+
+			"%s is the action %s", u, u.permitted, requested, action)
+	case !u.Known():
 		return resource.Errorf(resource.Unauthorized, "prove who you are: with a user token in the header "+
 			"`Authorization: Bearer TOKEN`, or with a TLS client certificate; an administrator makes tokens with "+
 			"`weft generate user-token`; "+
 			"the user that runs the control plane, and root on its machine, need none with `weft --api "+
 			"unix:DIR/admin.sock`, DIR the data directory, or with `curl --unix-socket DIR/admin.sock -H "+
 			"@DIR/admin.header`")
+	case action == Preview && r[Preview].meshes(u).Permits(scope):
+		action = Read // which a preview needs too
 	}
-	return resource.Errorf(resource.Forbidden, "%s may not %s: %s; the action is %s, and the settings %s and %s list "+
-		"who may", u, action.VerbPhrase(), object, action, action.Variable("USERS"), action.Variable("GROUPS"))
+	return resource.Errorf(resource.Forbidden, "%s may not %s%s: %s; the action is %s, and the settings %s list who "+
+		"may", u, action.VerbPhrase(), r.limits(u, action), requested, action, action.settings())
 }
 
-// AllowedActions returns the actions that a user may do, in the order of [Actions].
+// limits states in which meshes alone a user may do something; empty where it may nowhere.
+func (r Rules) limits(u User, action Action) string {
+	switch names := r.Meshes(u, action).Names(); len(names) {
+	case 0:
+		return ""
+	case 1:
+		return " outside the mesh " + names[0]
+	default:
+		return " outside the meshes " + strings.Join(names, ", ")
+	}
+}
+
+// AllowedActions returns the actions that a user may do in one mesh at least, in the order of [Actions].
 func (r Rules) AllowedActions(u User) []Action {
 	allowed := []Action{}
 	for _, d := range Actions {
-		if r[d.Action].allows(u) {
+		if r.Meshes(u, d.Action).Permits(AnyMesh) {
 			allowed = append(allowed, d.Action)
 		}
 	}

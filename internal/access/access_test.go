@@ -23,6 +23,8 @@ func TestWhoMayByDefault(t *testing.T) {
 		{Administrator(), Write, 0},
 		{user, Known, 0},
 		{user, Read, 0},
+		{user, Preview, 0},
+		{Anonymous(), Preview, resource.Unauthorized},
 		{user, Write, resource.Forbidden},
 		{user, AdminResources, resource.Forbidden},
 		{user, ViewConfigDump, resource.Forbidden},
@@ -31,7 +33,8 @@ func TestWhoMayByDefault(t *testing.T) {
 		{admin, AdminResources, 0},
 		{bootstrap, GenerateZoneToken, 0},
 	} {
-		if got := resource.CodeOf(Defaults().Check(test.user, test.action, "GET /meshes")); got != test.want {
+		err := Defaults().Check(test.user, test.action, GlobalScope, "GET /meshes")
+		if got := resource.CodeOf(err); got != test.want {
 			t.Errorf("%s, %s: code %d, want %d", test.user, test.action, got, test.want)
 		}
 	}
@@ -52,7 +55,7 @@ func TestARuleReplacesTheDefault(t *testing.T) {
 		{Anonymous(), Read, true},
 		{NewUser("bob", nil, ByUserToken), Read, false},
 	} {
-		if got := rules.Check(test.user, test.action, "x") == nil; got != test.may {
+		if got := rules.Check(test.user, test.action, GlobalScope, "x") == nil; got != test.may {
 			t.Errorf("%s, %s: allowed %v, want %v", test.user, test.action, got, test.may)
 		}
 	}
@@ -60,7 +63,7 @@ func TestARuleReplacesTheDefault(t *testing.T) {
 
 // A denial names the caller, the action and the setting that decides.
 func TestADenialSaysWhatToDo(t *testing.T) {
-	err := Defaults().Check(NewUser("bob", []string{"ops"}, ByUserToken), ViewConfigDump,
+	err := Defaults().Check(NewUser("bob", []string{"ops"}, ByUserToken), ViewConfigDump, MeshScope("default"),
 		"GET /meshes/default/dataplanes/a/_config")
 	for _, part := range []string{
 		`user "bob" (groups ops, mesh-system:authenticated)`, "may not view the configuration of a proxy",

@@ -15,6 +15,7 @@ const (
 // Actions that rules allow.
 const (
 	Read                 Action = "read"
+	Preview              Action = "preview"
 	Write                Action = Action(resource.Writer)
 	OperatorResources    Action = Action(resource.Operator)
 	AdminResources       Action = Action(resource.Administrator)
@@ -35,26 +36,31 @@ type Description struct {
 	Env    string // of its two variables, between "KUMA_ACCESS_STATIC_" and "_USERS" or "_GROUPS"
 	Doing  string // the action as a verb phrase
 	Groups []string
+	// OfMeshes states that rules may limit the action to meshes. Other actions concern the whole control plane.
+	OfMeshes bool
 }
 
 // Actions are all actions that have a rule, with the groups that may by default.
 var Actions = []Description{
-	{Read, "READ", "read resources and values derived from them", []string{AdminGroup, AuthenticatedGroup}},
-	{Write, "WRITE", "write and delete policies, routes, MeshServices and Dataplanes", []string{AdminGroup}},
+	{Read, "READ", "read resources and values derived from them", []string{AdminGroup, AuthenticatedGroup}, true},
+	{Preview, "PREVIEW", "preview changes to what they may read", []string{AdminGroup, AuthenticatedGroup}, true},
+	{Write, "WRITE", "write and delete policies, routes, MeshServices and Dataplanes", []string{AdminGroup}, true},
 	{OperatorResources, "OPERATOR_RESOURCES", "write and delete resources that speak for a whole mesh, and vouch for " +
-		"the Dataplanes that they write", []string{AdminGroup}},
+		"the Dataplanes that they write", []string{AdminGroup}, true},
 	{AdminResources, "ADMIN_RESOURCES", "read and write Secrets and GlobalSecrets, and refer to them",
-		[]string{AdminGroup}},
-	{GenerateDPToken, "GENERATE_DP_TOKEN", "generate dataplane tokens", []string{AdminGroup}},
-	{GenerateUserToken, "GENERATE_USER_TOKEN", "generate user tokens with any name and groups", []string{AdminGroup}},
-	{GenerateZoneToken, "GENERATE_ZONE_TOKEN", "generate zone tokens", []string{AdminGroup}},
-	{ViewConfigDump, "GET_CONFIG_DUMP", "view the configuration of a proxy", []string{AdminGroup}},
-	{ViewStats, "VIEW_STATS", "view the statistics of a proxy", []string{AdminGroup}},
-	{ViewClusters, "VIEW_CLUSTERS", "view the clusters of a proxy", []string{AdminGroup}},
-	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "view the settings of the control plane", []string{AdminGroup}},
-	{ViewMetrics, "VIEW_METRICS", "view the metrics of the control plane", []string{AdminGroup}},
+		[]string{AdminGroup}, true},
+	{GenerateDPToken, "GENERATE_DP_TOKEN", "generate dataplane tokens", []string{AdminGroup}, true},
+	{GenerateUserToken, "GENERATE_USER_TOKEN", "generate user tokens with any name and groups", []string{AdminGroup},
+		false},
+	{GenerateZoneToken, "GENERATE_ZONE_TOKEN", "generate zone tokens", []string{AdminGroup}, false},
+	{ViewConfigDump, "GET_CONFIG_DUMP", "view the configuration of a proxy", []string{AdminGroup}, true},
+	{ViewStats, "VIEW_STATS", "view the statistics of a proxy", []string{AdminGroup}, true},
+	{ViewClusters, "VIEW_CLUSTERS", "view the clusters of a proxy", []string{AdminGroup}, true},
+	{ControlPlaneMetadata, "CONTROL_PLANE_METADATA", "view the settings of the control plane", []string{AdminGroup},
+		false},
+	{ViewMetrics, "VIEW_METRICS", "view the metrics of the control plane", []string{AdminGroup}, false},
 	{ViewDiagnostics, "VIEW_DIAGNOSTICS", "view profiles and runtime data of the control plane's process",
-		[]string{AdminGroup}},
+		[]string{AdminGroup}, false},
 }
 
 // Defaults are the rules where the settings say nothing: the administrator may do everything.
@@ -74,6 +80,14 @@ func ReadOf(info *resource.Info) Action {
 	return Read
 }
 
+// PreviewOf returns the action of a preview of a write to resources of a kind by a user who may not write it.
+func PreviewOf(info *resource.Info) Action {
+	if info.AdminOnly {
+		return AdminResources // the result tells whether a value is the stored one
+	}
+	return Preview
+}
+
 // WriteOf returns the action of writing and deleting resources of a kind. No rule allows that of a kind which only the
 // control plane writes.
 func WriteOf(info *resource.Info) Action { return Action(info.WrittenBy) }
@@ -90,9 +104,27 @@ func (a Action) description() Description {
 // VerbPhrase returns the action as a verb phrase: "write and delete resources".
 func (a Action) VerbPhrase() string { return a.description().Doing }
 
+// SettingPath returns the path of the setting of its users or groups: "users" or "groups".
+func (a Action) SettingPath(of string) string { return "access.static." + string(a) + "." + of }
+
 // Variable names the setting of its users or groups: "USERS" or "GROUPS".
 func (a Action) Variable(of string) string {
 	return "KUMA_ACCESS_STATIC_" + a.description().Env + "_" + of
+}
+
+// MeshesSetting and MeshesVariable name the setting with the rules that are limited to meshes.
+const (
+	MeshesSetting  = "access.static.meshes"
+	MeshesVariable = "KUMA_ACCESS_STATIC_MESHES"
+)
+
+// settings names the settings that permit the action.
+func (a Action) settings() string {
+	users, groups := a.Variable("USERS"), a.Variable("GROUPS")
+	if !a.description().OfMeshes {
+		return users + " and " + groups
+	}
+	return users + ", " + groups + " and " + MeshesVariable
 }
 
 // IsView returns whether a read is in the audit log, since it shows protected data.

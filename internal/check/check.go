@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/internal/access"
 	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/proxy"
@@ -60,9 +61,11 @@ type Known struct {
 
 // Report is the result of Look. Findings are sorted by severity, errors first.
 type Report struct {
-	Dataplanes int       `json:"dataplanes"` // number of checked Dataplanes
-	Services   int       `json:"services"`
-	Findings   []Finding `json:"findings"`
+	Dataplanes int `json:"dataplanes"` // number of checked Dataplanes
+	Services   int `json:"services"`
+	// Meshes are the meshes of the report, where its reader may not read all of them.
+	Meshes   []string  `json:"meshes,omitempty"`
+	Findings []Finding `json:"findings"`
 	// More is the number of findings of zones beyond the bound of a report.
 	More int `json:"more,omitempty"`
 }
@@ -72,9 +75,11 @@ type Finding struct {
 	Problem  string   `json:"problem"` // the ID of one of [Problems]
 	Severity Severity `json:"severity"`
 	Object   Object   `json:"object"`
-	Detail   string   `json:"detail"`
-	Advice   string   `json:"advice"`
-	Docs     string   `json:"docs"` // the documentation's section
+	// Mesh is the mesh that a finding about an object of no mesh concerns; empty: it concerns no mesh, or all.
+	Mesh   string `json:"mesh,omitempty"`
+	Detail string `json:"detail"`
+	Advice string `json:"advice"`
+	Docs   string `json:"docs"` // the documentation's section
 	// Zones are the zones that report the finding, on global; empty: this control plane does.
 	Zones []string `json:"zones,omitempty"`
 }
@@ -125,6 +130,20 @@ func Run(w World) *Report {
 	}
 	l.report.sort()
 	return l.report
+}
+
+// Limit leaves out the findings that a reader of some meshes may not read. It keeps those that concern every mesh, and
+// name nothing of one.
+func (r *Report) Limit(meshes access.MeshSet) {
+	if meshes.IsAll() {
+		return
+	}
+	r.Meshes = meshes.Names()
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool {
+		object := resource.Key{Kind: f.Object.Type, Mesh: f.Object.Mesh, Name: f.Object.Name}
+		general := f.Mesh == "" && slices.ContainsFunc(ofEveryMesh, func(p *Problem) bool { return p.ID == f.Problem })
+		return !general && !meshes.Has(f.Mesh) && !meshes.Permits(access.WriteScope(object))
+	})
 }
 
 func (r *Report) sort() {
@@ -180,6 +199,16 @@ type checker struct {
 // found adds a finding with the default severity of its problem.
 func (l *checker) found(p *Problem, object Object, format string, args ...any) {
 	l.add(p, p.Severity, object, format, args...)
+}
+
+// foundIn adds a finding about an object of no mesh that concerns one mesh.
+func (l *checker) foundIn(mesh string, p *Problem, object Object, format string, args ...any) {
+	l.addIn(mesh, p, p.Severity, object, format, args...)
+}
+
+func (l *checker) addIn(mesh string, p *Problem, severity Severity, object Object, format string, args ...any) {
+	l.add(p, severity, object, format, args...)
+	l.report.Findings[len(l.report.Findings)-1].Mesh = mesh
 }
 
 func (l *checker) add(p *Problem, severity Severity, object Object, format string, args ...any) {

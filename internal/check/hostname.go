@@ -31,7 +31,7 @@ func (l *checker) hostNames() {
 		}
 		for _, z := range l.State.Tables.ZoneAddressesByHostName.List(l.r, row.Name) {
 			zone := kind.Zones.Key("", l.State.Tables.ZoneOf(&z.Meta))
-			l.add(hostNameNotResolved, severity, objectOf(zone),
+			l.addIn(z.Mesh, hostNameNotResolved, severity, objectOf(zone),
 				"advertisedAddress of its zone ingresses for the mesh %s: %s", z.Mesh, problem)
 		}
 	}

@@ -207,6 +207,11 @@ var ofReplicas = []*Problem{serverCertificateExpiring, serverCertificateUnreadab
 	storeNotFollowed, resourceUnreadable, auditLogFailing, configNotAcked, zoneNotConnected, zoneSyncLag,
 	syncItemRejected}
 
+// ofEveryMesh are the problems of the control plane and of zones that concern every mesh. Their findings have no Mesh,
+// and name nothing of one.
+var ofEveryMesh = []*Problem{serverCertificateExpiring, storeTakesNoWrites, zoneNotConnected, zoneUnknown,
+	replicaUnknown, zoneSyncLag}
+
 var problems = []*Problem{
 	serverCertificateExpiring, serverCertificateUnreadable, operatorsUnset, storeTakesNoWrites, storeNotFollowed,
 	resourceUnreadable, auditLogFailing, noLeader, ownWriteFailed,

@@ -122,8 +122,8 @@ func (l *checker) link(disconnected *Problem, object Object, link *inspect.Globa
 		l.found(zoneSyncLag, object, "%s has not stored a change for %s", other, ago(time.Duration(link.Lag)))
 	}
 	for _, r := range link.Rejected {
-		l.found(syncItemRejected, object, "%s was rejected: %s", resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name},
-			r.Reason)
+		of := resource.Key{Kind: r.Kind, Mesh: r.Mesh, Name: r.Name}
+		l.foundIn(r.Mesh, syncItemRejected, object, "%s was rejected: %s", of, r.Reason)
 	}
 }
 
@@ -150,7 +150,7 @@ func (l *checker) crossZone(mesh string) {
 		}
 	}
 	for zone, services := range waiting {
-		l.found(zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)),
+		l.foundIn(mesh, zoneWithoutIngress, objectOf(kind.Zones.Key("", zone)),
 			"it has no zone ingress for the mesh %s, so no other zone reaches %s", mesh, someOf(services))
 	}
 }
@@ -171,7 +171,7 @@ func (l *checker) ingresses(mesh string) {
 			if !usable {
 				severity, left = Error, "no other of its zone does either"
 			}
-			l.add(ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)),
+			l.addIn(mesh, ingressNotReady, severity, objectOf(kind.Zones.Key("", zone)),
 				"its zone ingress %s at %s does not serve the mesh %s; %s", a.Name, a.Listener(), mesh, left)
 		}
 	}

@@ -7,10 +7,15 @@
 package inspect
 
 import (
+	"iter"
+	"slices"
 	"time"
 
+	"weft/internal/access"
 	"weft/internal/graph"
 	"weft/internal/table"
+	"weft/kind"
+	"weft/resource"
 )
 
 // Reports reads the reports from one snapshot. It caches the values that it derives, so it is for one goroutine, and
@@ -37,6 +42,8 @@ func (s *Reports) Reader() *table.Reader { return s.r }
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
+	// Meshes are the meshes that overviews and insights are about, with the objects of their reader.
+	Meshes access.MeshSet
 	// Expired reports whether the lease of a replica has expired, and the time of its last renewal.
 	Expired func(instance string) (last time.Time, ended bool)
 	// Links returns the zone sync status of each kind, by name, of a zone that is connected to this replica of global.
@@ -44,6 +51,48 @@ type World struct {
 	Links func(zone string) map[string]KindLink
 	// Modifying counts what MeshProxyPatches change. Optional.
 	Modifying Modifying
+}
+
+// Resources returns the resources of a kind in the order of their keys: those of one mesh, or of all meshes of the
+// world where the mesh is empty. It leaves out what is not of these meshes.
+func (w *World) Resources(of, mesh string) iter.Seq[resource.Any] {
+	d := kind.ByName(of)
+	if mesh != "" || w.Meshes.IsAll() {
+		return w.filter(w.State.Tables.ResourcesAfter(w.Snapshot, of, mesh, ""))
+	}
+	if d.Describe().Scope != resource.Mesh {
+		return w.filter(w.State.Tables.ResourcesAfter(w.Snapshot, of, "", ""))
+	}
+	return func(yield func(resource.Any) bool) {
+		for _, mesh := range w.Meshes.Names() {
+			for o := range w.State.Tables.ResourcesAfter(w.Snapshot, of, mesh, "") {
+				if !yield(o) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// filter leaves out what is not of the meshes of the world.
+func (w *World) filter(all iter.Seq[resource.Any]) iter.Seq[resource.Any] {
+	return func(yield func(resource.Any) bool) {
+		for o := range all {
+			if w.Meshes.HasResource(o.Key()) && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+// FilterRejected returns the rejected items that are of the meshes of the world.
+func (w *World) FilterRejected(items []kind.RejectedItem) []kind.RejectedItem {
+	if w.Meshes.IsAll() {
+		return items
+	}
+	return slices.DeleteFunc(slices.Clone(items), func(i kind.RejectedItem) bool {
+		return !w.Meshes.HasResource(resource.Key{Kind: i.Kind, Mesh: i.Mesh, Name: i.Name})
+	})
 }
 
 // Reports returns the reports of the snapshot.

@@ -118,12 +118,25 @@ func CountedKinds() []resource.Descriptor {
 	})
 }
 
-// count returns the number of resources of a kind, in one mesh or, for an empty name, in all.
+// count returns the number of resources of a kind, in one mesh or, for an empty name, in all meshes of the world.
 func (w *World) count(d resource.Descriptor, mesh string) int {
-	return w.State.Tables.Count(w.Snapshot, d.Describe().Name, mesh)
+	n, of := 0, d.Describe()
+	switch {
+	case w.Meshes.IsAll(), mesh != "" && w.Meshes.Has(mesh):
+		return w.State.Tables.Count(w.Snapshot, of.Name, mesh)
+	case mesh == "" && of.Scope == resource.Mesh:
+		for _, name := range w.Meshes.Names() {
+			n += w.State.Tables.Count(w.Snapshot, of.Name, name)
+		}
+	default:
+		for range w.Resources(of.Name, mesh) {
+			n++
+		}
+	}
+	return n
 }
 
-// Global is a summary of all meshes.
+// Global is a summary of several meshes.
 type Global struct {
 	Meshes     Total            `json:"meshes"`
 	Zones      GlobalZones      `json:"zones"`
@@ -169,7 +182,7 @@ type GlobalServices struct {
 	GatewayDelegated Counts `json:"gatewayDelegated"`
 }
 
-// Global returns the summary of all meshes. A service without proxies counts as offline.
+// Global returns the summary of the meshes of the world. A service without proxies counts as offline.
 func (w *World) Global() Global {
 	var g Global
 	g.Meshes.Total = w.count(kind.Meshes, "")
@@ -179,8 +192,8 @@ func (w *World) Global() Global {
 		g.Dataplanes.Standard.add(w.status(dp, k))
 	}
 	seen := func(dp *resource.Object[kind.Dataplane]) known { return all[dp] }
-	for service := range w.State.Tables.Services.RowsAfter(w.Snapshot, "", "") {
-		g.Services.Internal.add(w.providers(service, seen).status())
+	for o := range w.Resources(kind.MeshServices.Name, "") {
+		g.Services.Internal.add(w.providers(o.(*resource.Object[kind.MeshService]), seen).status())
 	}
 	g.Services.External.Total = w.count(kind.MeshExternalServices, "")
 	g.Resources = map[string]Total{}
@@ -192,13 +205,13 @@ func (w *World) Global() Global {
 	for _, d := range kind.Policies() {
 		g.Policies.Total += g.Resources[d.Describe().Name].Total
 	}
-	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.ZoneIngresses.Name, "", "") {
+	for o := range w.Resources(kind.ZoneIngresses.Name, "") {
 		g.Zones.ZoneIngresses.add(w.online(state.ZoneIngressProxy(o.Envelope().Name)))
 	}
-	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.ZoneEgresses.Name, "", "") {
+	for o := range w.Resources(kind.ZoneEgresses.Name, "") {
 		g.Zones.ZoneEgresses.add(w.online(state.ZoneEgressProxy(o.Envelope().Name)))
 	}
-	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.Zones.Name, "", "") {
+	for o := range w.Resources(kind.Zones.Name, "") {
 		g.Zones.ControlPlanes.add(w.ZoneConnected(o.Envelope().Name))
 	}
 	return g

@@ -150,13 +150,28 @@ func (w *World) known(r *table.Reader, mesh, name string) known {
 	return w.knowing(insight, serving)
 }
 
-// proxies returns the Dataplanes of a mesh, or of all meshes for an empty name, each with its status. It walks three
-// sorted lists in parallel instead of looking up each row.
+// proxies returns the Dataplanes of a mesh, or of all meshes of the world for an empty name, each with its status.
 func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane], known] {
-	prefix := ""
-	if mesh != "" {
-		prefix = state.MeshKey(mesh)
+	switch {
+	case mesh != "":
+		return w.proxiesUnder(state.MeshKey(mesh))
+	case w.Meshes.IsAll():
+		return w.proxiesUnder("")
 	}
+	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
+		for _, mesh := range w.Meshes.Names() {
+			for dp, k := range w.proxiesUnder(state.MeshKey(mesh)) {
+				if !yield(dp, k) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// proxiesUnder returns the Dataplanes whose keys have a prefix. It walks three sorted lists in parallel instead of
+// looking up each row.
+func (w *World) proxiesUnder(prefix string) iter.Seq2[*resource.Object[kind.Dataplane], known] {
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
 		insights := follower[kind.DataplaneInsight]{
 			slices.Collect(w.State.Tables.Insights.RowsAfter(w.Snapshot, prefix, "")),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/access"
 	"weft/internal/graph"
 	"weft/internal/inspect"
 	"weft/internal/service"
@@ -25,7 +26,7 @@ func world(objects ...resource.Any) *inspect.World {
 			state.Tables.Put(tx, o)
 		}
 	})
-	return &inspect.World{State: state, Snapshot: state.Tables.DB.Snapshot(),
+	return &inspect.World{State: state, Snapshot: state.Tables.DB.Snapshot(), Meshes: access.AllMeshes(),
 		Expired: func(instance string) (time.Time, bool) {
 			return noon, instance == "gone"
 		}}
@@ -149,7 +150,7 @@ func TestZones(t *testing.T) {
 		}
 	})
 	w := &inspect.World{
-		State: state, Snapshot: state.Tables.DB.Snapshot(),
+		State: state, Snapshot: state.Tables.DB.Snapshot(), Meshes: access.AllMeshes(),
 		Expired: func(instance string) (time.Time, bool) { return noon, instance == "gone" },
 		Links: func(zone string) map[string]inspect.KindLink {
 			if zone != "east" {

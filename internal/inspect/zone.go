@@ -85,14 +85,14 @@ type ZoneIngress struct {
 	Healthy bool   `json:"healthy"`
 }
 
-// Zones returns the status of all zones: on global those with a Zone, in a zone those of which it has services or
-// ingresses, and itself.
+// Zones returns the status of all zones, with what is of the meshes of the world. On global these are the zones with a
+// Zone, in a zone those of which it has services or ingresses, and itself.
 func (w *World) Zones() []Zone {
 	zones := map[string]*Zone{}
 	if w.State.Tables.Zone != "" {
 		named(zones, w.State.Tables.Zone)
 	}
-	for o := range w.State.Tables.ResourcesAfter(w.Snapshot, kind.Zones.Name, "", "") {
+	for o := range w.Resources(kind.Zones.Name, "") {
 		z := named(zones, o.Envelope().Name)
 		z.Enabled = resource.SpecOf(o).(*kind.Zone).Enabled
 		w.connectionOf(z)
@@ -100,17 +100,17 @@ func (w *World) Zones() []Zone {
 	for dp, k := range w.proxies("") {
 		named(zones, w.State.Tables.ZoneOf(&dp.Meta)).Dataplanes.add(w.status(dp, k))
 	}
-	for o := range w.State.Tables.Services.RowsAfter(w.Snapshot, "", "") {
-		services := &named(zones, w.State.Tables.ZoneOf(&o.Meta)).Services
+	for o := range w.Resources(kind.MeshServices.Name, "") {
+		services := &named(zones, w.State.Tables.ZoneOf(o.Envelope())).Services
 		services.Total++
-		if o.Spec.State == "Available" {
+		if resource.SpecOf(o).(*kind.MeshService).State == "Available" {
 			services.Available++
 		}
 	}
-	for o := range w.State.Tables.ZoneAddresses.RowsAfter(w.Snapshot, "", "") {
-		z := named(zones, w.State.Tables.ZoneOf(&o.Meta))
-		for _, a := range o.Spec.Ingresses {
-			z.Ingresses = append(z.Ingresses, ZoneIngress{o.Mesh, a.Name, a.Listener(), a.Healthy})
+	for o := range w.Resources(kind.MeshZoneAddresses.Name, "") {
+		z := named(zones, w.State.Tables.ZoneOf(o.Envelope()))
+		for _, a := range resource.SpecOf(o).(*kind.MeshZoneAddress).Ingresses {
+			z.Ingresses = append(z.Ingresses, ZoneIngress{o.Envelope().Mesh, a.Name, a.Listener(), a.Healthy})
 		}
 	}
 	all := []Zone{}
@@ -144,8 +144,32 @@ func (w *World) connectionOf(z *Zone) {
 	z.Rejected = append(z.Rejected, insight.Rejected...)
 	z.Store, z.RejectedStores, z.DoubtedDeletions = insight.Store, insight.RejectedStores, insight.DoubtedDeletions
 	if w.Links != nil {
-		z.Kinds = w.Links(z.Name)
+		z.Kinds = w.filterLinks(w.Links(z.Name))
 	}
+}
+
+// FilterLink returns the connection to global with what is of the meshes of the world.
+func (w *World) FilterLink(link *GlobalLink) *GlobalLink {
+	if link == nil || w.Meshes.IsAll() {
+		return link
+	}
+	shown := *link
+	shown.Rejected, shown.Kinds = w.FilterRejected(link.Rejected), w.filterLinks(link.Kinds)
+	return &shown
+}
+
+// filterLinks leaves out the positions of meshes that are not those of the world.
+func (w *World) filterLinks(links map[string]KindLink) map[string]KindLink {
+	if w.Meshes.IsAll() {
+		return links
+	}
+	shown := maps.Clone(links)
+	for of, link := range shown {
+		link.Lagging = maps.Clone(link.Lagging)
+		maps.DeleteFunc(link.Lagging, func(mesh string, _ uint64) bool { return !w.Meshes.Has(mesh) })
+		shown[of] = link
+	}
+	return shown
 }
 
 // Zone returns a copy of the insight of a zone, empty for a zone that never connected.
@@ -154,6 +178,7 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 	if o, ok := w.State.Tables.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name)); ok {
 		*insight = *resource.SpecOf(o).(*kind.ZoneInsight)
 	}
+	insight.Rejected = w.FilterRejected(insight.Rejected)
 	insight.Subscriptions = slices.Clone(insight.Subscriptions)
 	for i := range insight.Subscriptions {
 		s := &insight.Subscriptions[i]

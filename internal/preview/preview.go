@@ -54,8 +54,17 @@ type Diff struct {
 	More int `json:"more,omitempty"`
 	// Problem is the reason why nothing is known about the zone; Groups is empty then.
 	Problem string `json:"problem,omitempty"`
+	// Hidden is the number of groups that are left out, since their proxies are not of the reader's meshes.
+	Hidden int `json:"hidden,omitempty"`
 	// Pending states which effect of earlier writes the comparison may lack; empty: it has all.
 	Pending string `json:"pending,omitempty"`
+}
+
+// Limit leaves out the groups that are not of a reader's meshes. The mesh of zone proxies of every mesh is empty.
+func (d *Diff) Limit(reads func(mesh string) bool) {
+	all := len(d.Groups)
+	d.Groups = slices.DeleteFunc(d.Groups, func(g Group) bool { return !reads(g.Mesh) })
+	d.Hidden = all - len(d.Groups)
 }
 
 // Group is the proxies with the same change, and the change.
@@ -154,6 +163,9 @@ type Options struct {
 	Fields bool
 	// Shadow compares with the configuration after the change in which shadow policies have their effect.
 	Shadow bool
+	// Reader states that the change is one of a user who may not write. It has no effect on the Diff, which is computed
+	// where it delays those of writers least.
+	Reader bool
 }
 
 // comparer compares the two sides of a fork.

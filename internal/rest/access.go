@@ -36,7 +36,7 @@ func AsAdministrator(next http.Handler) http.Handler {
 // Protect passes a request to a handler if its sender is allowed the action.
 func (g *Guard) Protect(action access.Action, next http.Handler) http.Handler {
 	return g.identify(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := g.permit(r, action); err != nil {
+		if err := g.permit(r, action, access.GlobalScope); err != nil {
 			g.deny(w, r, err)
 			return
 		}
@@ -102,9 +102,9 @@ func holder(certificate *x509.Certificate) (access.User, error) {
 	return access.NewUser(subject.CommonName, subject.Organization, access.ByCertificate), nil
 }
 
-// permit returns an error with the reason where an identified caller is not allowed the action.
-func (g *Guard) permit(r *http.Request, action access.Action) error {
-	return g.Rules.Check(access.UserOf(r.Context()), action, requested(r))
+// permit returns an error with the reason where an identified caller is not allowed the action in a scope.
+func (g *Guard) permit(r *http.Request, action access.Action, scope access.Scope) error {
+	return g.Rules.Check(access.UserOf(r.Context()), action, scope, requested(r))
 }
 
 // requested returns the method and the path of a request, and the kind of the resources there.
@@ -118,13 +118,14 @@ func requested(r *http.Request) string {
 	return text + of
 }
 
-// permitWrite returns an error with the reason where an identified caller may not write resources of a kind. A kind
+// permitWrite returns an error with the reason where an identified caller may not write a resource of a kind. A kind
 // that users do not write is left to admission, whose error says so.
-func (g *Guard) permitWrite(r *http.Request, info *resource.Info) error {
+func (g *Guard) permitWrite(r *http.Request, info *resource.Info, key resource.Key) error {
 	if info.ReadOnly || info.Hidden {
 		return nil
 	}
-	return g.Rules.Check(access.UserOf(r.Context()), access.WriteOf(info), "a "+info.Name+" by "+requested(r))
+	return g.Rules.Check(access.UserOf(r.Context()), access.WriteOf(info), access.WriteScope(key),
+		"a "+info.Name+" by "+requested(r))
 }
 
 // deny sends the response of a failed authentication or authorisation.

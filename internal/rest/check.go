@@ -21,6 +21,9 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	}
 	mesh := r.URL.Query().Get("mesh")
 	if mesh != "" {
+		if err := a.Guard.permit(r, access.Read, access.MeshScope(mesh)); err != nil {
+			return err
+		}
 		if _, err := m.need(kind.Meshes.Key("", mesh)); err != nil {
 			return err
 		}
@@ -36,7 +39,26 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if a.Zone == "" && access.UserOf(r.Context()).Proof != access.ByReplica {
 		a.checkZones(r, m, every)
 	}
-	return writeJSON(w, http.StatusOK, every.Report())
+	report := every.Report()
+	if !m.Meshes.IsAll() {
+		report.Limit(m.Meshes)
+		report.Dataplanes, report.Services = m.countChecked(mesh)
+	}
+	return writeJSON(w, http.StatusOK, report)
+}
+
+// countChecked returns the numbers of Dataplanes and MeshServices that this control plane checks: of one mesh, or of
+// all that the caller may read.
+func (m *snapshot) countChecked(mesh string) (dataplanes, services int) {
+	for range m.Resources(kind.Dataplanes.Name, mesh) {
+		dataplanes++
+	}
+	for o := range m.Resources(kind.MeshServices.Name, mesh) {
+		if m.State.Tables.Zone == "" || !m.State.Tables.IsRemote(o.(*resource.Object[kind.MeshService])) {
+			services++
+		}
+	}
+	return dataplanes, services
 }
 
 // checkReplicas adds what each other replica alone can find.

@@ -28,12 +28,11 @@ const (
 	// maxDiffs is the number of diffs that are computed concurrently, each of another user. Further requests wait.
 	maxDiffs = 2
 	// A diff of the global control plane sends the change to a number of zones at once, and reads their responses of up
-	// to a number of bytes each and together, within a time.
+	// to a number of bytes each and together.
 	zonesAtOnce      = 32
 	maxReceivedBytes = 4 << 20
 	maxZoneBytes     = 1 << 20
 	maxZonesBytes    = 32 << 20
-	maxDiffTime      = time.Minute
 	// maxStoredTime is how long a zone is given to store what global has before it compares. The zone's acks are read
 	// at each storedPoll.
 	maxStoredTime = 2 * time.Second
@@ -83,13 +82,25 @@ type DiffResource struct {
 }
 
 // diff returns the effect that a change would have on the proxies, and changes nothing. The change is admitted as a
-// write, so its caller must be allowed to write and to read. Its caller must also be allowed to view the configuration
-// of proxies where the query has fields=true.
+// write, so its caller must be allowed to write or preview that, and to read the values that are shown. Its caller must
+// also be allowed to view the configuration of proxies where the query has fields=true.
 func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	options, err := diffOptions(r)
 	if err != nil {
 		return err
 	}
+	shown, err := a.meshesOfDiff(r, options)
+	if err != nil {
+		return err
+	}
+	options.Reader = !a.Guard.isWriter(access.UserOf(r.Context()))
+	ctx, cancel := context.WithTimeout(r.Context(), maxPreviewTime)
+	defer cancel()
+	leave, err := a.enterPreview(ctx, a.diffs) // before the body is read, which bounds the memory of the bodies
+	if err != nil {
+		return previewTimeout(ctx, err)
+	}
+	defer leave()
 	request, err := readChange(w, r, maxDiffBytes)
 	if err != nil {
 		return err
@@ -97,47 +108,80 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	if n := len(request.Apply) + len(request.Delete); n > maxDiffItems || n == 0 && !options.Shadow {
 		return resource.Errorf(resource.Invalid, "the request has %d resources, want 1 to %d", n, maxDiffItems)
 	}
-	if err := a.permitDiff(r, options); err != nil {
-		return err
-	}
-	release, err := a.turns.acquire(r.Context(), access.UserOf(r.Context()).Name)
+	response, err := a.compare(r.WithContext(ctx), request, options)
 	if err != nil {
-		return err
+		return previewTimeout(ctx, err)
 	}
-	defer release()
-	select {
-	case a.diffs <- struct{}{}:
-		defer func() { <-a.diffs }()
-	case <-r.Context().Done():
-		return r.Context().Err()
+	for i := range response.Zones {
+		response.Zones[i].Limit(shown.Has)
 	}
+	return writeJSON(w, http.StatusOK, response)
+}
+
+// compare tries a change, and returns its effect on the proxies.
+func (a *api) compare(r *http.Request, request *DiffRequest, options preview.Options) (*DiffResponse, error) {
 	// The change is compared with all earlier writes, of other replicas too.
 	mayLack := !a.View.AwaitStored(r.Context(), maxStoredTime)
 	if _, err := a.read(r.Context()); err != nil {
-		return err
+		return nil, err
 	}
 	trial := a.Writer.Trial()
-	response := DiffResponse{Resources: []DiffResource{}, Zones: []preview.Diff{}}
-	err = a.try(r, trial, request, false, func(tried DiffResource, _ resource.Any) error {
+	response := &DiffResponse{Resources: []DiffResource{}, Zones: []preview.Diff{}}
+	err := a.try(r, trial, request, false, a.permitDiff(options), func(tried DiffResource, _ resource.Any) error {
 		response.Resources = append(response.Resources, tried)
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var change preview.Change
 	if change.Put, change.Removed, err = trial.Changes(); err != nil {
-		return err
+		return nil, err
 	}
 	if response.Zones, err = a.diffZones(r.Context(), change, options); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range response.Zones {
 		if zone := &response.Zones[i]; mayLack && zone.Pending == "" && zone.Problem == "" {
 			zone.Pending = "this replica may lack writes of other replicas"
 		}
 	}
-	return writeJSON(w, http.StatusOK, response)
+	return response, nil
+}
+
+// shownBy returns the actions of what a diff shows.
+func shownBy(options preview.Options) []access.Action {
+	if options.Fields {
+		return []access.Action{access.Read, access.ViewConfigDump}
+	}
+	return []access.Action{access.Read}
+}
+
+// meshesOfDiff returns the meshes of which the caller may read what a diff shows, or an error where there is none.
+func (a *api) meshesOfDiff(r *http.Request, options preview.Options) (access.MeshSet, error) {
+	shown := access.AllMeshes()
+	for _, action := range shownBy(options) {
+		if err := a.Guard.permit(r, action, access.AnyMesh); err != nil {
+			return shown, err
+		}
+		shown = shown.Intersect(a.Guard.Rules.Meshes(access.UserOf(r.Context()), action))
+	}
+	return shown, nil
+}
+
+// permitDiff returns the check of each write of a diff: its caller may preview it, and read what is shown of it.
+func (a *api) permitDiff(options preview.Options) permitTry {
+	return func(r *http.Request, info *resource.Info, key resource.Key) error {
+		if err := a.Guard.permitPreview(r, info, key); err != nil {
+			return err
+		}
+		for _, action := range shownBy(options) {
+			if err := a.Guard.permit(r, action, access.ReadScope(key)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 func diffOptions(r *http.Request) (options preview.Options, err error) {
@@ -169,21 +213,10 @@ func unknownParameters(r *http.Request, names ...string) error {
 	return invalidQuery(problems...)
 }
 
-// permitDiff returns an error where the caller may not read what a diff shows. The action of the route is to write.
-func (a *api) permitDiff(r *http.Request, options preview.Options) error {
-	if err := a.Guard.permit(r, access.Read); err != nil {
-		return err
-	}
-	if options.Fields {
-		return a.Guard.permit(r, access.ViewConfigDump)
-	}
-	return nil
-}
-
 // tryPut writes a document in a trial, and returns the result with the object as it would be stored. The result has the
 // name of a document that is rejected, where it has one.
-func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawMessage) (DiffResource, resource.Any,
-	error) {
+func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawMessage, permit permitTry) (DiffResource,
+	resource.Any, error) {
 	written, err := kind.Parse(document)
 	if err != nil {
 		var tried DiffResource
@@ -195,8 +228,8 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 	if key.Name == "" {
 		return tried, nil, resource.Errorf(resource.Invalid, "a %s has no name", key.Kind)
 	}
-	d := kind.ByName(key.Kind)
-	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
+	d, scope := kind.ByName(key.Kind), access.WriteScope(key)
+	if err := permit(r, d.Describe(), key); err != nil {
 		return tried, nil, err
 	}
 	if n, most := len(document), d.Describe().Bytes(); n > most {
@@ -204,7 +237,8 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 	}
 	result, err := trial.Put(r.Context(), written.Object, admission.Change{
 		Sender:      kumactl.SenderOf(r, d.Describe().Name),
-		Administers: a.allows(r, access.AdminResources), Vouches: a.allows(r, access.OperatorResources),
+		Administers: a.allows(r, access.AdminResources, scope),
+		Vouches:     a.allows(r, access.OperatorResources, scope),
 	})
 	switch {
 	case result.Created:
@@ -217,18 +251,19 @@ func (a *api) tryPut(r *http.Request, trial *admission.Trial, document json.RawM
 }
 
 // tryDelete deletes a resource in a trial, and returns the warnings about the deletion.
-func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceName) ([]string, error) {
+func (a *api) tryDelete(r *http.Request, trial *admission.Trial, name ResourceName, permit permitTry) ([]string,
+	error) {
 	d := kind.ByName(name.Type)
 	if d == nil {
 		return nil, resource.Errorf(resource.Invalid, "%q is not a type of this control plane", name.Type)
 	}
-	if err := a.Guard.permitWrite(r, d.Describe()); err != nil {
+	key := resource.Key{Kind: name.Type, Mesh: name.Mesh, Name: name.Name}
+	if err := permit(r, d.Describe(), key); err != nil {
 		return nil, err
 	}
 	if problems := name.problems(d.Describe()); len(problems) > 0 {
 		return nil, &resource.Error{Code: resource.Invalid, Detail: "the name is invalid", Problems: problems}
 	}
-	key := resource.Key{Kind: name.Type, Mesh: name.Mesh, Name: name.Name}
 	warnings := trial.DeletionWarnings(r.Context(), key)
 	return warnings, trial.Delete(r.Context(), key, admission.Change{})
 }
@@ -264,8 +299,6 @@ func (a *api) diffEveryZone(ctx context.Context, change preview.Change, options 
 	for o := range rows.State.Tables.ResourcesAfter(rows.Snapshot, kind.Zones.Name, "", "") {
 		diffs = append(diffs, preview.Diff{Zone: o.Key().Name, Groups: []preview.Group{}})
 	}
-	ctx, cancel := context.WithTimeout(ctx, maxDiffTime)
-	defer cancel()
 	most := min(maxZoneBytes, maxZonesBytes/max(len(diffs), 1))
 	var zones errgroup.Group
 	zones.SetLimit(zonesAtOnce)

@@ -60,8 +60,8 @@ func TestCallersOfADiff(t *testing.T) {
 	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	config := w.config()
 	config.Guard.Rules = access.Defaults()
-	for _, action := range []access.Action{access.Read, access.Write, access.OperatorResources, access.AdminResources,
-		access.ViewConfigDump} {
+	for _, action := range []access.Action{access.Read, access.Preview, access.Write, access.OperatorResources,
+		access.AdminResources, access.ViewConfigDump} {
 		config.Guard.Rules[action] = access.Rule{Groups: []string{string(action)}}
 	}
 	config.Guard.Keys = w.keys
@@ -83,14 +83,25 @@ func TestCallersOfADiff(t *testing.T) {
 		token, query, body string
 		want               int
 	}{
-		"no token":                 {"", "", timeout, 401},
-		"a dataplane token":        {dataplane, "", timeout, 401},
-		"a zone token":             {zone, "", timeout, 401},
-		"another text":             {"swordfish", "", timeout, 401},
-		"without permissions":      {token("ops"), "", timeout, 403},
-		"may read":                 {token("read"), "", timeout, 403},
-		"may write":                {token("write"), "", timeout, 403},
-		"may read and write":       {token("read", "write"), "", timeout, 200},
+		"no token":             {"", "", timeout, 401},
+		"a dataplane token":    {dataplane, "", timeout, 401},
+		"a zone token":         {zone, "", timeout, 401},
+		"another text":         {"swordfish", "", timeout, 401},
+		"without permissions":  {token("ops"), "", timeout, 403},
+		"may read":             {token("read"), "", timeout, 403},
+		"may write":            {token("write"), "", timeout, 403},
+		"may read and write":   {token("read", "write"), "", timeout, 200},
+		"may preview":          {token("preview"), "", timeout, 403},
+		"may read and preview": {token("read", "preview"), "", timeout, 200},
+		"a reader's kind of operators": {token("read", "preview"), "", `{"apply":[{"type":"Mesh","name":"new"}]}`,
+			200},
+		"a reader's Secret":           {token("read", "preview"), "", secret, 403},
+		"a reader's deletion of one":  {token("read", "preview"), "", removedSecret, 403},
+		"a reader's reference to one": {token("read", "preview"), "", reference, 403},
+		"a reader's fields":           {token("read", "preview"), "?fields=true", timeout, 403},
+		"a reader's shadow policies":  {token("read", "preview"), "?shadow=true", `{}`, 200},
+		"a reader's fields, may view them": {token("read", "preview", "viewConfigDump"), "?fields=true", timeout,
+			200},
 		"fields":                   {token("read", "write"), "?fields=true", timeout, 403},
 		"fields, may view them":    {token("read", "write", "viewConfigDump"), "?fields=true", timeout, 200},
 		"a Secret":                 {token("read", "write"), "", secret, 403},

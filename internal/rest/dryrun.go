@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
-	"time"
 
-	"weft/internal/access"
 	"weft/internal/admission"
 	"weft/kind"
 	"weft/resource"
@@ -23,8 +20,6 @@ const (
 	maxDryRuns = 2
 	// dryRunsAWrite is the number of checked resources that count as one write of a user.
 	dryRunsAWrite = 10
-	// maxDryRunTime is less than the time within which a response must be written.
-	maxDryRunTime = 50 * time.Second
 )
 
 // DryRunResponse has the result that each write and deletion of a change would have, in the order of the request.
@@ -43,29 +38,19 @@ type DryRunResource struct {
 // dryRun checks the writes and deletions of a change, each as if those before it were stored, and stores nothing. The
 // error names every one that would be rejected.
 func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
-	if err := a.permitAnyWrite(r); err != nil {
-		return err
-	}
 	if err := unknownParameters(r); err != nil {
 		return err
 	}
 	if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), maxDryRunTime)
+	ctx, cancel := context.WithTimeout(r.Context(), maxPreviewTime)
 	defer cancel()
-	release, err := a.turns.acquire(ctx, access.UserOf(ctx).Name)
+	leave, err := a.enterPreview(ctx, a.dryRuns) // before the body is read, which bounds the memory of the bodies
 	if err != nil {
-		return dryRunTimeout(ctx, err)
+		return previewTimeout(ctx, err)
 	}
-	defer release()
-	select { // before the body is read, which bounds the memory of the bodies
-	case a.dryRuns <- struct{}{}:
-		defer func() { <-a.dryRuns }()
-	case <-ctx.Done():
-		return dryRunTimeout(ctx, resource.Errorf(resource.Unavailable, "%d dry runs take long; try again later",
-			maxDryRuns))
-	}
+	defer leave()
 	request, err := readChange(w, r, MaxDryRunBytes)
 	if err != nil {
 		return err
@@ -79,91 +64,45 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	}
 	trial := a.Writer.Trial()
 	response := DryRunResponse{Resources: []DryRunResource{}}
-	err = a.try(r.WithContext(ctx), trial, request, true, func(tried DiffResource, stored resource.Any) error {
+	add := func(tried DiffResource, stored resource.Any) (err error) {
 		result := DryRunResource{DiffResource: tried}
 		if stored != nil {
-			if a.hidesKeys(ctx) {
-				stored = kind.HidePrivateKeys(stored)
-			}
-			var err error
-			result.Resource, err = resource.MarshalJSON(stored, nil, kind.ByName(tried.Type), resource.Universal)
-			if err != nil {
-				return err
-			}
+			result.Resource, err = resource.MarshalJSON(hideKeys(stored, a.keysOf(ctx)), nil, kind.ByName(tried.Type),
+				resource.Universal)
 		}
 		response.Resources = append(response.Resources, result)
-		return nil
-	})
+		return err
+	}
+	err = a.try(r.WithContext(ctx), trial, request, true, a.Guard.permitPreview, add)
 	if err != nil {
-		return dryRunTimeout(ctx, err)
+		return previewTimeout(ctx, err)
 	}
 	return writeJSON(w, http.StatusOK, response)
 }
 
-// userTurns lets each user have one diff or dry run at a time, so that the requests of one user never take the turns of
-// all.
-type userTurns struct {
-	mu   sync.Mutex
-	busy map[string]chan struct{} // by user; closed when the user is done
-}
-
-// acquire waits for the turn of a user. The caller releases it.
-func (t *userTurns) acquire(ctx context.Context, user string) (release func(), err error) {
-	for {
-		t.mu.Lock()
-		other, isBusy := t.busy[user]
-		if !isBusy {
-			done := make(chan struct{})
-			if t.busy == nil {
-				t.busy = map[string]chan struct{}{}
-			}
-			t.busy[user] = done
-			t.mu.Unlock()
-			return func() {
-				t.mu.Lock()
-				defer t.mu.Unlock()
-				delete(t.busy, user)
-				close(done)
-			}, nil
-		}
-		t.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// dryRunTimeout returns err, or an error that says what to do where the time of the dry run is over.
-func dryRunTimeout(ctx context.Context, err error) error {
+// previewTimeout returns err, or an error that says what to do where the time of the preview is over.
+func previewTimeout(ctx context.Context, err error) error {
 	if ctx.Err() != context.DeadlineExceeded {
 		return err
 	}
-	return resource.Errorf(resource.Unavailable, "the check of the change takes longer than %s; send it in parts",
-		maxDryRunTime)
+	return resource.Errorf(resource.Unavailable, "the preview of the change takes longer than %s; send it in parts",
+		maxPreviewTime)
 }
 
-// permitAnyWrite returns an error where the caller may write resources of no kind.
-func (a *api) permitAnyWrite(r *http.Request) (err error) {
-	for _, action := range []access.Action{access.Write, access.OperatorResources, access.AdminResources} {
-		if denied := a.Guard.permit(r, action); denied == nil {
-			return nil
-		} else if err == nil {
-			err = denied
-		}
-	}
-	return err
-}
+// permitTry returns an error where the caller may not try a write or a deletion of a resource.
+type permitTry func(*http.Request, *resource.Info, resource.Key) error
 
 // try makes the writes and deletions of a change in a trial, and passes the result of each to add: with the object as
 // it would be stored, nil for a deletion. The error names every one that is rejected. With skipAbsent a deletion of a
 // resource that does not exist is no error.
-func (a *api) try(r *http.Request, trial *admission.Trial, request *DiffRequest, skipAbsent bool,
+func (a *api) try(r *http.Request, trial *admission.Trial, request *DiffRequest, skipAbsent bool, permit permitTry,
 	add func(DiffResource, resource.Any) error) error {
 	rejected := rejections{meshes: map[string]bool{}}
 	for i, document := range request.Apply {
-		tried, stored, err := a.tryPut(r, trial, document)
+		if err := r.Context().Err(); err != nil {
+			return err // the request has ended
+		}
+		tried, stored, err := a.tryPut(r, trial, document, permit)
 		if err == nil {
 			err = add(tried, stored)
 		}
@@ -172,7 +111,7 @@ func (a *api) try(r *http.Request, trial *admission.Trial, request *DiffRequest,
 		}
 	}
 	for i, name := range request.Delete {
-		warnings, err := a.tryDelete(r, trial, name)
+		warnings, err := a.tryDelete(r, trial, name, permit)
 		outcome := "deleted"
 		if skipAbsent && resource.CodeOf(err) == resource.NotFound {
 			outcome, err = "absent", nil

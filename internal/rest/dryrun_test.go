@@ -163,7 +163,7 @@ func TestChangesTakeTurns(t *testing.T) {
 		config.Inspector = knowing{}
 		a := newAPI(config)
 		for _, path := range []string{"/_diff", "/_dry-run"} {
-			release, err := a.turns.acquire(t.Context(), access.Administrator().Name)
+			release, err := a.diffs.turns.acquire(t.Context(), access.Administrator().Name)
 			if err != nil {
 				t.Fatal(err)
 			}

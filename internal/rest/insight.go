@@ -110,7 +110,7 @@ func (a *api) zones(w http.ResponseWriter, r *http.Request) error {
 	}
 	response := Zones{Zones: m.Zones()}
 	if a.Global != nil {
-		response.Global = a.Global()
+		response.Global = m.FilterLink(a.Global())
 	}
 	return writeJSON(w, http.StatusOK, response)
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"weft/internal/access"
 	"weft/kind"
 	"weft/resource"
 )
@@ -22,6 +23,10 @@ func (a *api) byKRI(w http.ResponseWriter, r *http.Request) error {
 		return resource.Errorf(resource.Invalid,
 			"%.300q is not a KRI of this control plane: want kri_CODE_MESH_ZONE_NAMESPACE_NAME_, with the code of a "+
 				"kind in `GET /_resources` (shortName)", text)
+	}
+	scope := access.ReadScope(resource.Key{Kind: d.Describe().Name, Mesh: kri.Mesh, Name: kri.Name})
+	if err := a.Guard.permit(r, access.ReadOf(d.Describe()), scope); err != nil {
+		return err
 	}
 	m, err := a.read(r.Context(), readsOf(d)...)
 	if err != nil {

@@ -94,7 +94,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 // run returns the resources of the page, the size of the whole list, and whether more follow.
 func (q *query) run(m *snapshot, d resource.Descriptor, mesh string) (page []resource.Any, total int, more bool) {
 	before := q.offset
-	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, d.Describe().Name, mesh, "") {
+	for o := range m.Resources(d.Describe().Name, mesh) {
 		if !q.wants(m, o) {
 			continue
 		}

@@ -21,7 +21,8 @@ type snapshot struct {
 	inspect.World
 	connections Connections
 	effects     *inspect.PolicyEffects // of the policies of the response; nil: of none yet
-	hidesKeys   bool                   // see [api.hidesKeys]
+	// keys are the meshes whose Secrets the caller may read, and so private keys of their resources.
+	keys access.MeshSet
 }
 
 // insightOf returns the insight of a proxy, with the counters that only the replica of its connection has.
@@ -47,14 +48,22 @@ func (a *api) read(ctx context.Context, kinds ...resource.Descriptor) (*snapshot
 	if err != nil {
 		return nil, err
 	}
-	world := inspect.World{State: rows.State, Snapshot: rows.Snapshot, Expired: a.Expired, Links: a.Links,
-		Modifying: a.Inspector.Modifications}
-	return &snapshot{world, a.Connections, nil, a.hidesKeys(ctx)}, nil
+	world := inspect.World{State: rows.State, Snapshot: rows.Snapshot, Meshes: meshesOf(ctx), Expired: a.Expired,
+		Links: a.Links, Modifying: a.Inspector.Modifications}
+	return &snapshot{world, a.Connections, nil, a.keysOf(ctx)}, nil
 }
 
-// hidesKeys reports whether the caller may not read Secrets, and so no private key of a resource.
-func (a *api) hidesKeys(ctx context.Context) bool {
-	return a.Guard.Rules.Check(access.UserOf(ctx), access.AdminResources, "") != nil
+// keysOf returns the meshes whose Secrets the caller may read, and so private keys of their resources.
+func (a *api) keysOf(ctx context.Context) access.MeshSet {
+	return a.Guard.Rules.Meshes(access.UserOf(ctx), access.AdminResources)
+}
+
+// hideKeys returns a resource without the private keys that a reader of the Secrets of some meshes may not read.
+func hideKeys(o resource.Any, keys access.MeshSet) resource.Any {
+	if keys.Permits(access.WriteScope(o.Key())) {
+		return o
+	}
+	return kind.HidePrivateKeys(o)
 }
 
 // readsOf returns the kinds that a response about resources of a kind is computed from.
@@ -177,15 +186,17 @@ func (m *snapshot) encode(r *http.Request, d resource.Descriptor, o resource.Any
 		proxy, _ := state.ProxyOf(stored.Key())
 		shown.Spec = *m.insightOf(proxy)
 		o = &shown
+	case *resource.Object[kind.ZoneInsight]:
+		shown := *stored
+		shown.Spec.Rejected = m.FilterRejected(stored.Spec.Rejected)
+		o = &shown
 	case *resource.Object[kind.MeshService]:
 		shown := *stored
 		shown.Spec.ZoneIngress = m.Reports().ServiceIngress(stored)
 		o = &shown
 	}
 	status := m.status(o)
-	if m.hidesKeys {
-		o = kind.HidePrivateKeys(o)
-	}
+	o = hideKeys(o, m.keys)
 	body, err := resource.MarshalJSON(o, status, d, form)
 	if err != nil {
 		return nil, err

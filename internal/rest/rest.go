@@ -120,11 +120,10 @@ type api struct {
 	Config
 	mux   *http.ServeMux
 	whole chan struct{} // has an element for each whole list that is being generated
-	diffs chan struct{} // has an element for each diff that is being computed
-	// dryRuns has an element for each dry run of several writes that is being computed.
-	dryRuns chan struct{}
-	// turns has the users of these diffs and dry runs.
-	turns userTurns
+	// diffs and dryRuns are the places of the diffs, and of the dry runs of several writes, of users who may write.
+	diffs, dryRuns *previewPlace
+	// readers is the place of the previews of other users.
+	readers *previewPlace
 }
 
 // route is one row of the API's table: method and path, the action that the caller must be allowed, and the handler. A
@@ -142,8 +141,10 @@ func New(config Config) http.Handler {
 }
 
 func newAPI(config Config) *api {
+	var writers, readers userTurns
 	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole),
-		diffs: make(chan struct{}, maxDiffs), dryRuns: make(chan struct{}, maxDryRuns)}
+		diffs: newPreviewPlace(&writers, maxDiffs), dryRuns: newPreviewPlace(&writers, maxDryRuns),
+		readers: newPreviewPlace(&readers, maxReaderPreviews)}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}
@@ -157,8 +158,8 @@ func (a *api) routes() []route {
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{checkPath, access.Read, a.check},
-		{"POST /_diff", access.Write, a.diff},
-		{"POST /_dry-run", access.Known, a.dryRun},
+		{"POST /_diff", access.Preview, a.diff},
+		{"POST /_dry-run", access.Preview, a.dryRun},
 		{"GET /_sni", access.Read, a.sni},
 		{"POST /_sni", access.OperatorResources, a.migrateSNI},
 		{"GET /_bundle", access.ViewDiagnostics, func(w http.ResponseWriter, r *http.Request) error {
@@ -238,7 +239,7 @@ func (a *api) route(w http.ResponseWriter, r *http.Request) {
 		a.mux.ServeHTTP(w, r)
 		return
 	}
-	if err := a.Guard.permit(r, access.Known); err != nil {
+	if err := a.Guard.permit(r, access.Known, access.AnyMesh); err != nil {
 		a.Guard.deny(w, r, err) // the set of paths is not for unauthenticated callers
 		return
 	}

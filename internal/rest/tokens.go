@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"weft/internal/access"
 	"weft/internal/audit"
 	"weft/internal/pki"
 	"weft/internal/token"
@@ -81,6 +82,9 @@ func issue[R any, P tokenRequest[R]](a *api) func(http.ResponseWriter, *http.Req
 			return &resource.Error{Code: resource.Invalid, Detail: "the token request is invalid", Problems: problems}
 		}
 		if dataplane, ok := claims.(*pki.DataplaneClaims); ok {
+			if err := a.Guard.permit(r, access.GenerateDPToken, access.MeshScope(dataplane.Mesh)); err != nil {
+				return err
+			}
 			m, err := a.read(r.Context(), kind.Meshes)
 			if err != nil {
 				return err

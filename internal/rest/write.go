@@ -42,6 +42,11 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 			return err
 		}
+		leave, err := a.enterWrite(r)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		change, err := changeOf(r)
 		if err != nil {
 			return err
@@ -50,8 +55,9 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 			return err
 		}
 		change.Sender = kumactl.SenderOf(r, d.Describe().Name)
-		change.Administers = a.allows(r, access.AdminResources)
-		change.Vouches = a.allows(r, access.OperatorResources)
+		scope := access.WriteScope(keyOf(d, r))
+		change.Administers = a.allows(r, access.AdminResources, scope)
+		change.Vouches = a.allows(r, access.OperatorResources, scope)
 		body, err := readBody(w, r, d.Describe().Bytes())
 		if err != nil {
 			return err
@@ -70,9 +76,7 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 		result.Warnings = slices.Concat(result.Warnings, otherKRI(written.KRI, result.Object, d),
 			kumactl.WarnWidened(&change.Sender, &result, d))
 		if change.DryRun {
-			if a.hidesKeys(r.Context()) {
-				result.Object = kind.HidePrivateKeys(result.Object)
-			}
+			result.Object = hideKeys(result.Object, a.keysOf(r.Context()))
 			return writePreview(w, d, result)
 		}
 		return writeResult(w, result)
@@ -80,8 +84,8 @@ func (a *api) put(d resource.Descriptor) func(http.ResponseWriter, *http.Request
 }
 
 // allows returns the check of a write that needs a further action.
-func (a *api) allows(r *http.Request, action access.Action) func(context.Context) error {
-	return func(context.Context) error { return a.Guard.permit(r, action) }
+func (a *api) allows(r *http.Request, action access.Action, scope access.Scope) func(context.Context) error {
+	return func(context.Context) error { return a.Guard.permit(r, action, scope) }
 }
 
 // PutResponse is the response to a PUT.
@@ -122,6 +126,11 @@ func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Requ
 		if err := a.Guard.awaitTurn(w, r, 1); err != nil {
 			return err
 		}
+		leave, err := a.enterWrite(r)
+		if err != nil {
+			return err
+		}
+		defer leave()
 		change, err := changeOf(r)
 		if err != nil {
 			return err
@@ -160,28 +169,37 @@ func place(o resource.Any, key resource.Key) error {
 	return nil
 }
 
-// changeOf returns the precondition of a write, from the header If-Match, and whether it is a dry run (`dryRun` or
-// `dry_run`).
+// changeOf returns the precondition of a write, from the header If-Match, and whether it is a dry run.
 func changeOf(r *http.Request) (admission.Change, error) {
 	version, err := ifMatch(r)
 	if err != nil {
 		return admission.Change{}, err
 	}
-	change := admission.Change{IfMatch: version, OnChange: audit.FromContext(r.Context()).SetChange}
+	dryRun, err := parseDryRun(r)
+	return admission.Change{IfMatch: version, OnChange: audit.FromContext(r.Context()).SetChange, DryRun: dryRun}, err
+}
+
+// parseDryRun returns whether the query asks for a dry run (`dryRun` or `dry_run`).
+func parseDryRun(r *http.Request) (isDryRun bool, err error) {
 	values := r.URL.Query()
 	for _, name := range []string{"dryRun", "dry_run"} {
 		if !values.Has(name) {
 			continue
 		}
-		dryRun, err := strconv.ParseBool(values.Get(name))
+		value, err := strconv.ParseBool(values.Get(name))
 		if err != nil {
-			return change,
-				invalidQuery(resource.Problem{Field: name,
-					Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
+			return false, invalidQuery(resource.Problem{Field: name,
+				Reason: strconv.Quote(values.Get(name)) + " is neither true nor false"})
 		}
-		change.DryRun = change.DryRun || dryRun
+		isDryRun = isDryRun || value
 	}
-	return change, nil
+	return isDryRun, nil
+}
+
+// isDryRun reports whether a request is the dry run of a write.
+func isDryRun(r *http.Request) bool {
+	dryRun, err := parseDryRun(r)
+	return err == nil && dryRun && (r.Method == http.MethodPut || r.Method == http.MethodDelete)
 }
 
 // ifMatch returns the version that a write requires, or an empty string for any.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"weft/internal/access"
 	"weft/internal/inspect"
 	"weft/internal/reconcile"
 	"weft/internal/table"
@@ -54,7 +55,8 @@ func followSnapshots(ctx context.Context, next func() <-chan struct{}, newest fu
 
 // computedStatuses returns the computed parts of the statuses of policies and external services.
 func (s *Server) computedStatuses(at *table.Snapshot) (all []*reconcile.ComputedStatus) {
-	world := inspect.World{State: s.state, Snapshot: at, Modifying: s.hub.Inspector.Modifications}
+	world := inspect.World{State: s.state, Snapshot: at, Meshes: access.AllMeshes(),
+		Modifying: s.hub.Inspector.Modifications}
 	reports := world.Reports()
 	effects := reports.PolicyEffects()
 	for _, policies := range kind.Policies() {

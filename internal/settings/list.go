@@ -14,6 +14,7 @@ import (
 type setting struct {
 	path     string // in the YAML file
 	list     bool   // a list in the file; a comma-separated text in a variable
+	document bool   // a list of mappings in the file; JSON or YAML in a variable
 	mapping  bool   // a mapping in the file; KEY:VALUE,KEY:VALUE in a variable
 	env      string
 	alias    string // another name of the variable; empty: none
@@ -25,7 +26,7 @@ type setting struct {
 }
 
 // all is the list of settings, in the order of the documentation.
-var all = slices.Concat(zoneSettings, plain, storeSettings, injectorSettings, podSettings, accessRules())
+var all = slices.Concat(zoneSettings, plain, storeSettings, injectorSettings, podSettings, accessRules(), meshRules)
 
 var plain = []setting{
 	{

@@ -242,7 +242,7 @@ func (s *Settings) check() error {
 		return errors.New("general.tlsCertFile and general.tlsKeyFile belong together: set both, or neither to have " +
 			"a certificate made")
 	}
-	return errors.Join(s.APIOverTLS.check(s.API.Enabled), s.checkStore(), s.checkZones())
+	return errors.Join(s.APIOverTLS.check(s.API.Enabled), s.checkStore(), s.checkZones(), s.checkMeshRules())
 }
 
 func (a *APIOverTLS) check(plain bool) error {

@@ -97,6 +97,9 @@ func (r *fileReader) add(path string, known setting, v any) {
 	if inner, ok := v.(map[string]any); ok && known.mapping {
 		text, isText = textOfMapping(inner)
 	}
+	if raw, err := json.Marshal(v); known.document && !isText && err == nil {
+		text, isText = string(raw), true
+	}
 	switch {
 	case isText:
 		r.values = append(r.values, Value{Path: known.path, Value: text, Source: r.file})

@@ -592,7 +592,9 @@ type ZoneRequest_Diff struct {
 	// Shadow policies have their effect.
 	Shadow bool `protobuf:"varint,4,opt,name=shadow,proto3" json:"shadow,omitempty"`
 	// The size of the largest response.
-	MaxBytes      uint32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	MaxBytes uint32 `protobuf:"varint,5,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`
+	// The user of global may not write; the zone computes the difference apart from those of writers.
+	Reader        bool `protobuf:"varint,6,opt,name=reader,proto3" json:"reader,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -660,6 +662,13 @@ func (x *ZoneRequest_Diff) GetMaxBytes() uint32 {
 		return x.MaxBytes
 	}
 	return 0
+}
+
+func (x *ZoneRequest_Diff) GetReader() bool {
+	if x != nil {
+		return x.Reader
+	}
+	return false
 }
 
 // Read: a GET request of the zone's own HTTP API about an object of the zone. The caller's authentication and the
@@ -816,7 +825,7 @@ var File_zonequery_proto protoreflect.FileDescriptor
 
 const file_zonequery_proto_rawDesc = "" +
 	"\n" +
-	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xd0\f\n" +
+	"\x0fzonequery.proto\x12\x11weft.zonequery.v1\"\xe8\f\n" +
 	"\vZoneRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12B\n" +
@@ -857,13 +866,14 @@ const file_zonequery_proto_rawDesc = "" +
 	"\x06Config\x12\x12\n" +
 	"\x04mesh\x18\x01 \x01(\tR\x04mesh\x12\x1c\n" +
 	"\tdataplane\x18\x02 \x01(\tR\tdataplane\x12\x16\n" +
-	"\x06shadow\x18\x03 \x01(\bR\x06shadow\x1a\xd1\x01\n" +
+	"\x06shadow\x18\x03 \x01(\bR\x06shadow\x1a\xe9\x01\n" +
 	"\x04Diff\x129\n" +
 	"\x03put\x18\x01 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\x03put\x12A\n" +
 	"\aremoved\x18\x02 \x03(\v2'.weft.zonequery.v1.ZoneRequest.ResourceR\aremoved\x12\x16\n" +
 	"\x06fields\x18\x03 \x01(\bR\x06fields\x12\x16\n" +
 	"\x06shadow\x18\x04 \x01(\bR\x06shadow\x12\x1b\n" +
-	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x1at\n" +
+	"\tmax_bytes\x18\x05 \x01(\rR\bmaxBytes\x12\x16\n" +
+	"\x06reader\x18\x06 \x01(\bR\x06reader\x1at\n" +
 	"\x04Read\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x14\n" +
 	"\x05query\x18\x02 \x01(\tR\x05query\x12\x16\n" +

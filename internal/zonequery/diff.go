@@ -27,7 +27,7 @@ func diffRequest(zone string, change preview.Received, options preview.Options, 
 	}
 	return &wire.ZoneRequest{Zone: zone, Query: &wire.ZoneRequest_Diff_{Diff: &wire.ZoneRequest_Diff{
 		Put: resources(change.Put), Removed: resources(change.Removed),
-		Fields: options.Fields, Shadow: options.Shadow, MaxBytes: uint32(most),
+		Fields: options.Fields, Shadow: options.Shadow, Reader: options.Reader, MaxBytes: uint32(most),
 	}}}
 }
 
@@ -66,7 +66,8 @@ func (z *Zone) Diff(_ context.Context, zone string, _ preview.Received, _ previe
 // diff responds to a diff of global.
 func (z *Zone) diff(ctx context.Context, q *wire.ZoneRequest_Diff) (*preview.Diff, error) {
 	change := preview.Received{Put: receivedOf(q.Put), Removed: receivedOf(q.Removed)}
-	diff, err := z.differ.DiffReceived(ctx, change, preview.Options{Fields: q.Fields, Shadow: q.Shadow})
+	diff, err := z.differ.DiffReceived(ctx, change, preview.Options{Fields: q.Fields, Shadow: q.Shadow,
+		Reader: q.Reader})
 	if err != nil {
 		return nil, err
 	}

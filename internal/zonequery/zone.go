@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// atOnce is the number of requests that a zone processes concurrently; others wait.
-	atOnce = 4
+	// atOnce is the number of requests that a zone processes concurrently; others wait. It is more than the diffs that
+	// a zone computes for users of global who may not write.
+	atOnce = 6
 	// redial is the longest pause before a new stream; the shortest is half of it.
 	redial = 2 * time.Second
 )
