@@ -24,7 +24,7 @@ func TestChangesAtAnEarlierRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	current := newAPI(reads, nil)
+	current := newAPI(reads, nil, nil)
 	var mu sync.Mutex
 	var requests []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

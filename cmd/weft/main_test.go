@@ -52,13 +52,14 @@ func TestStories(t *testing.T) {
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			var differ *push.Inspector
+			var checks *check.Stage
 			reads, stop, err := viewtest.New(memory.New(memory.Options{}), "east",
-				func(g *graph.State) { differ = push.NewInspector(g) })
+				func(g *graph.State) { differ, checks = push.NewInspector(g), check.NewStage(g) })
 			if err != nil {
 				return err
 			}
 			rows := reads.Store()
-			server := httptest.NewServer(rest.AsAdministrator(newAPI(reads, differ)))
+			server := httptest.NewServer(rest.AsAdministrator(newAPI(reads, differ, checks)))
 			files := httptest.NewServer(fileServer(env.WorkDir))
 			env.Setenv("WEFT_API", server.URL)
 			env.Setenv("FILES", files.URL)
@@ -90,7 +91,7 @@ func fileServer(dir string) http.Handler {
 	return mux
 }
 
-func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
+func newAPI(reads *view.View, differ *push.Inspector, checks *check.Stage) http.Handler {
 	rows := reads.Store()
 	writer := admission.New(rows, admission.Options{Zone: "east", Patches: envoy.TypeNames(nil)})
 	tokens, keys := tokentest.New(rows, writer)
@@ -100,8 +101,8 @@ func newAPI(reads *view.View, differ *push.Inspector) http.Handler {
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
 		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{rows},
-		Check: func(mesh string, known check.Known) *check.Report {
-			return runCheck(reads, differ, mesh, known)
+		Check: func(context.Context) (*check.Report, error) {
+			return runCheck(reads, checks, differ), nil
 		},
 		Zone: "east", InstanceID: "instance-1", Expired: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
 		Version: "test",
@@ -119,10 +120,9 @@ func readAll(reads *view.View) *view.Rows {
 }
 
 // runCheck runs the check of a control plane.
-func runCheck(reads *view.View, differ *push.Inspector, mesh string, known check.Known) *check.Report {
-	rows := readAll(reads)
-	return check.Run(check.World{
-		State: rows.State, Snapshot: rows.Snapshot, Modifying: differ.Modifications, Known: known, Mesh: mesh,
+func runCheck(reads *view.View, checks *check.Stage, differ *push.Inspector) *check.Report {
+	return check.Run(checks, readAll(reads).Snapshot, check.World{
+		Modifying: differ.Modifications, Ended: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
 		Now: time.Now(),
 	})
 }

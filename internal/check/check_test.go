@@ -47,7 +47,7 @@ func TestWorlds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := check.Run(world(t, archive))
+			report := world(t, archive).run()
 			for _, f := range report.Findings {
 				seen[f.Problem] = true
 			}
@@ -68,7 +68,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// TestOneMesh: the findings about one mesh are those of all meshes about it, and no proxy of another mesh is examined.
+// TestOneMesh: the findings about one mesh are those of all meshes about it.
 func TestOneMesh(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -81,29 +81,26 @@ func TestOneMesh(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := world(t, archive)
-			all := check.Run(w)
+			all, dataplanes := w.run(), 0
 			meshes := []string{"without-resources"}
-			for m := range w.State.Tables.Meshes.All(w.Snapshot) {
+			for m := range w.stage.Tables.Meshes.All(w.snapshot) {
 				meshes = append(meshes, m.Name)
 			}
-			insight := w.Insight
 			for _, mesh := range meshes {
-				w.Mesh = mesh
-				w.Insight = func(key state.ProxyKey) *kind.DataplaneInsight {
-					if key.Mesh != mesh {
-						t.Errorf("the proxy %s is examined for the mesh %s", key, mesh)
-					}
-					return insight(key)
-				}
 				var want []check.Finding
 				for _, f := range all.Findings {
 					if f.Object.Mesh == mesh || f.Object.Type == kind.Meshes.Name && f.Object.Name == mesh {
 						want = append(want, f)
 					}
 				}
-				if diff := cmp.Diff(want, check.Run(w).Findings, cmpopts.EquateEmpty()); diff != "" {
+				of := all.Part(mesh)
+				if diff := cmp.Diff(want, of.Findings, cmpopts.EquateEmpty()); diff != "" {
 					t.Errorf("the mesh %s (-want +got):\n%s", mesh, diff)
 				}
+				dataplanes += of.Dataplanes
+			}
+			if dataplanes != all.Dataplanes {
+				t.Errorf("the meshes have %d Dataplanes, and all have %d", dataplanes, all.Dataplanes)
 			}
 		})
 	}
@@ -127,21 +124,41 @@ func TestEveryProblemIsDocumented(t *testing.T) {
 	}
 }
 
+// scene is the state of a control plane.
+type scene struct {
+	stage    *check.Stage
+	snapshot *table.Snapshot
+	check.World
+}
+
+// newScene returns a state without rows, in which nothing is wrong.
+func newScene(zone string) *scene {
+	stage := check.NewStage(graph.NewState(zone))
+	return &scene{stage, stage.Tables.DB.Snapshot(), check.World{
+		Ended:       func(string) (time.Time, bool) { return time.Time{}, false },
+		ZoneInsight: func(string) *kind.ZoneInsight { return &kind.ZoneInsight{} },
+		Pending:     map[state.ProxyKey]time.Time{}, Now: now,
+	}}
+}
+
+func (s *scene) run() *check.Report { return check.Run(s.stage, s.snapshot, s.World) }
+
 // world reads the resources of an archive, including rows of the control plane and insights, and its notes, one per
 // line. The zone is east, or global where the archive has a file "global". A file "zone-proxy-namespaces" has the
 // listed namespaces of zone proxies, a file "operators-unset" the missing settings of operators, a file "store-outage"
 // why the store takes no writes, and a file "replica.yaml" the state of the replica.
-func world(t *testing.T, archive *txtar.Archive) check.World {
+func world(t *testing.T, archive *txtar.Archive) *scene {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
 		zone = ""
 	}
-	insights := map[state.ProxyKey]*kind.DataplaneInsight{}
-	w := check.World{
-		State: graph.NewState(zone),
-		Known: check.Known{Insight: func(key state.ProxyKey) *kind.DataplaneInsight { return insights[key] },
-			ZoneInsights: map[string]*kind.ZoneInsight{}},
-		Now: now,
+	w := newScene(zone)
+	zones := map[string]*kind.ZoneInsight{}
+	w.ZoneInsight = func(name string) *kind.ZoneInsight {
+		if known := zones[name]; known != nil {
+			return known
+		}
+		return &kind.ZoneInsight{}
 	}
 	if reason := string(fileOf(archive, "store-outage")); reason != "" {
 		w.StoreOutage = &check.Failure{Since: w.Now.Add(-5 * time.Minute), Reason: strings.TrimSpace(reason)}
@@ -150,46 +167,31 @@ func world(t *testing.T, archive *txtar.Archive) check.World {
 		t.Fatal(err)
 	}
 	w.OperatorsUnset = strings.Fields(string(fileOf(archive, "operators-unset")))
-	w.State.Tables.ZoneProxyNamespaces = strings.Fields(string(fileOf(archive, "zone-proxy-namespaces")))
+	w.stage.Tables.ZoneProxyNamespaces = strings.Fields(string(fileOf(archive, "zone-proxy-namespaces")))
 	var rows []resource.Any
 	for _, doc := range bytes.Split(fileOf(archive, "resources.yaml"), []byte("\n---\n")) {
 		o := parse(t, doc)
-		if insight, ok := resource.SpecOf(o).(*kind.DataplaneInsight); ok {
-			insights[proxyOf(o.Key())] = insight
-			continue
-		}
 		if insight, ok := resource.SpecOf(o).(*kind.ZoneInsight); ok {
-			w.ZoneInsights[o.Key().Name] = insight
+			zones[o.Key().Name] = insight
 			continue
 		}
 		rows = append(rows, o)
 	}
 	for line := range strings.Lines(string(fileOf(archive, "notes"))) {
-		rows = append(rows, note(t, &w, rows, strings.Fields(line))...)
+		rows = append(rows, note(t, w, rows, strings.Fields(line))...)
 	}
-	w.State.Tables.DB.Commit(func(tx *table.Tx) {
+	w.stage.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
 			if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && strings.Contains(dp.Name, "unvouched") {
 				kind.VouchToken(nil, dp, nil)
 			} else if ok {
 				kind.VouchOperator(nil, dp)
 			}
-			w.State.Tables.Put(tx, o)
+			w.stage.Tables.Put(tx, o)
 		}
 	})
-	w.Snapshot = w.State.Tables.DB.Snapshot()
+	w.snapshot = w.stage.Tables.DB.Snapshot()
 	return w
-}
-
-// proxyOf returns the proxy of an insight.
-func proxyOf(insight resource.Key) state.ProxyKey {
-	switch insight.Kind {
-	case kind.ZoneIngressInsights.Name:
-		return state.ZoneIngressProxy(insight.Name)
-	case kind.ZoneEgressInsights.Name:
-		return state.ZoneEgressProxy(insight.Name)
-	}
-	return state.ProxyKey{Mesh: insight.Mesh, Name: insight.Name}
 }
 
 func parse(t *testing.T, doc []byte) resource.Any {
@@ -231,7 +233,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 //	fresh NAME                         the resource was written just now
 //	vouchers MESH                      the Mesh was written by a release that asks for vouchers of members
 //	away MINUTES REASON                the zone has been disconnected from global for MINUTES, with the reason
-func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []resource.Any {
+func note(t *testing.T, w *scene, rows []resource.Any, words []string) []resource.Any {
 	days := func(word string) (d time.Duration) {
 		var n int
 		if _, err := fmt.Sscan(word, &n); err != nil {
@@ -264,7 +266,7 @@ func note(t *testing.T, w *check.World, rows []resource.Any, words []string) []r
 		})}
 	case "pending":
 		since := now.Add(-days(words[2]) / (24 * 60))
-		w.Pending = func(key state.ProxyKey) (time.Time, bool) { return since, key.Name == words[1] }
+		w.Pending[state.ProxyKey{Mesh: "default", Name: words[1]}] = since
 	case "away":
 		since := now.Add(-days(words[1]) / (24 * 60))
 		w.Global = &inspect.GlobalLink{Since: kind.Time{Time: since}, Problem: strings.Join(words[2:], " ")}

@@ -13,12 +13,12 @@ const maxFindings = 20_000
 type EveryZone struct {
 	report *Report
 	share  int
-	seen   map[finding]int // the index in the report
-	about  map[about]bool  // of the findings of this control plane and of the other replicas
+	seen   map[finding]int  // the index in the report
+	about  map[subject]bool // of the findings of this control plane and of the other replicas
 }
 
-// about is a problem and its object.
-type about struct {
+// subject is a problem and its object.
+type subject struct {
 	problem string
 	object  Object
 }
@@ -35,11 +35,11 @@ type finding struct {
 // NewEveryZone returns a report without the findings of a number of zones.
 func NewEveryZone(report *Report, zones int) *EveryZone {
 	e := &EveryZone{report: report, share: maxFindings / max(zones, 1), seen: map[finding]int{},
-		about: map[about]bool{}}
+		about: map[subject]bool{}}
 	for i := range report.Findings {
 		f := &report.Findings[i]
 		e.seen[finding{f.Problem, f.Severity, f.Object, f.Detail, ""}] = i
-		e.about[about{f.Problem, f.Object}] = true
+		e.about[subject{f.Problem, f.Object}] = true
 	}
 	return e
 }
@@ -87,8 +87,8 @@ func (e *EveryZone) AddReplica(instance string, findings []Finding) {
 			f.Object.Name = instance
 		}
 		ofReplica := slices.ContainsFunc(ofReplicas, func(p *Problem) bool { return p.ID == f.Problem })
-		if known := e.about[about{f.Problem, f.Object}]; ofReplica && !known {
-			e.about[about{f.Problem, f.Object}] = true
+		if known := e.about[subject{f.Problem, f.Object}]; ofReplica && !known {
+			e.about[subject{f.Problem, f.Object}] = true
 			e.seen[finding{f.Problem, f.Severity, f.Object, f.Detail, ""}] = len(e.report.Findings)
 			e.report.Findings = append(e.report.Findings, *f)
 		}
@@ -106,17 +106,17 @@ func (e *EveryZone) Unknown(zone, reason string) {
 }
 
 func (e *EveryZone) unknown(p *Problem, object Object, reason string) {
-	if e.about[about{p.ID, object}] {
+	if e.about[subject{p.ID, object}] {
 		return
 	}
-	e.about[about{p.ID, object}] = true
+	e.about[subject{p.ID, object}] = true
 	e.report.Findings = append(e.report.Findings, Finding{Problem: p.ID, Severity: p.Severity, Object: object,
 		Detail: reason, Advice: p.Advice, Docs: p.docs()})
 }
 
 // Report returns the whole report, sorted as that of [Run].
 func (e *EveryZone) Report() *Report {
-	e.report.sort()
+	sortFindings(e.report.Findings)
 	for i := range e.report.Findings {
 		slices.Sort(e.report.Findings[i].Zones)
 	}

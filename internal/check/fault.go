@@ -1,11 +1,15 @@
 package check
 
-import "weft/kind"
+import (
+	"weft/internal/policy"
+	"weft/kind"
+	"weft/resource"
+)
 
-// faults finds the policies that fail requests on purpose, as long as they exist: the requests that they fail are
-// otherwise searched for in applications.
-func (l *checker) faults(mesh string) {
-	for _, p := range l.State.Tables.PolicyRows[kind.MeshFaultInjections.Name].List(l.r, mesh) {
-		l.found(faultsInjected, objectOf(p.Key), "requests are failed, delayed or slowed down on purpose")
+// faults finds a policy that fails requests on purpose, as long as it exists: the requests that it fails are otherwise
+// searched for in applications.
+func (l *checker) faults(o *resource.Object[kind.MeshFaultInjection]) {
+	if !policy.Shadow(o.Envelope()) {
+		l.found(faultsInjected, objectOf(o.Key()), "requests are failed, delayed or slowed down on purpose")
 	}
 }

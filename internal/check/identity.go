@@ -3,11 +3,13 @@ package check
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"weft/internal/pki"
+	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
 	"weft/resource"
@@ -20,42 +22,57 @@ const (
 	changeTime = 10 * time.Minute
 )
 
-// identities checks the MeshIdentities of a mesh: the proxies that they select, and their CAs.
-func (l *checker) identities(mesh string, members []member) {
-	for _, mi := range l.State.Tables.IdentitiesByMesh.List(l.r, state.MeshKey(mesh)) {
-		object := objectOf(mi.Key())
-		_, spire := mi.Spec.SpireAgent()
-		if !spire {
-			ca, trouble := l.source(mi)
-			l.authority(mi.Key(), ca, trouble)
-		}
-		selects := func(m member) bool {
-			s := mi.Spec.Selector
-			return s != nil && s.Dataplane != nil && s.Dataplane.Matches(m.dataplane.Labels)
-		}
-		if len(members) > 0 && !l.everywhere(&mi.Meta) && !slices.ContainsFunc(members, selects) {
-			l.found(selectorMatchesNothing, object, "it selects none of the Dataplanes of the mesh (%d): %s",
-				len(members), identitySelectorText(mi.Spec.Selector))
-		}
-		if !spire {
-			l.identityTrusted(mi, object, members)
-			l.identityExempt(mi, object, members)
+// mesh checks the mtls of a mesh, the issuers of its certificates, and its routes to other zones.
+func (l *checker) mesh(o *resource.Object[kind.Mesh]) {
+	l.mtls(o)
+	if names := l.Identity.MixedIssuers(l.r, o.Name); len(names) > 0 {
+		l.found(providersMixed, objectOf(o.Key()), "certificates of its proxies come from %s",
+			strings.Join(names, " and from "))
+	}
+	if n := l.Services.GeneratedCount(l.r, o.Name); n >= service.MaxGenerated {
+		l.found(generatedServicesFull, objectOf(o.Key()),
+			"%d MeshServices are generated in this zone, the maximum is %d: a new value of %s gets none", n,
+			service.MaxGenerated, kind.ServiceTag)
+	}
+	l.egressRoute(o)
+}
+
+// meshIdentity checks a MeshIdentity: the proxies that it selects, and its CA.
+func (l *checker) meshIdentity(mi *resource.Object[kind.MeshIdentity]) {
+	if _, spire := mi.Spec.SpireAgent(); !spire {
+		ca, trouble := l.source(mi)
+		l.authority(mi.Key(), ca, trouble)
+	}
+	selects := func(dp *resource.Object[kind.Dataplane]) bool {
+		s := mi.Spec.Selector
+		return s != nil && s.Dataplane != nil && s.Dataplane.Matches(dp.Labels)
+	}
+	index, all := l.Tables.DataplanesBySelector, state.MeshKey(mi.Mesh)
+	if !l.everywhere(&mi.Meta) && index.Any(l.r, all) && !index.Contains(l.r, selectedKey(mi), selects) {
+		l.found(selectorMatchesNothing, objectOf(mi.Key()), "it selects no Dataplane of the mesh: %s",
+			identitySelectorText(mi.Spec.Selector))
+	}
+}
+
+// selectedKey returns an index key of all Dataplanes that a MeshIdentity may select.
+func selectedKey(mi *resource.Object[kind.MeshIdentity]) string {
+	if s := mi.Spec.Selector; s != nil && s.Dataplane != nil {
+		for _, label := range slices.Sorted(maps.Keys(s.Dataplane.MatchLabels)) {
+			return state.LabelKey(mi.Mesh, label, s.Dataplane.MatchLabels[label])
 		}
 	}
-	l.mtls(mesh)
-	l.issuers(mesh)
+	return state.MeshKey(mi.Mesh)
 }
 
 // mtls checks the CAs of the backends of a mesh's mtls.
-func (l *checker) mtls(mesh string) {
-	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
-	if !ok || o.Spec.MTLS == nil {
+func (l *checker) mtls(o *resource.Object[kind.Mesh]) {
+	if o.Spec.MTLS == nil {
 		return
 	}
 	for i := range o.Spec.MTLS.Backends {
 		b := &o.Spec.MTLS.Backends[i]
-		text, err := pki.BackendText(mesh, b, l.secretOf(mesh))
-		waits := errors.Is(err, pki.ErrNotMade) && l.Now.Sub(o.Modified) <= ackTime
+		text, err := pki.BackendText(o.Name, b, l.secretOf(o.Name))
+		waits := errors.Is(err, pki.ErrNotMade) && !l.past(o.Modified.Add(ackTime))
 		ca, trouble := l.usable(text, err)
 		switch {
 		case waits:
@@ -68,25 +85,18 @@ func (l *checker) mtls(mesh string) {
 	}
 }
 
-// issuers finds conflicts of SPIRE's certificates with other configuration.
-func (l *checker) issuers(mesh string) {
-	if names := l.State.Identity.MixedIssuers(l.r, mesh); len(names) > 0 {
-		l.found(providersMixed, objectOf(kind.Meshes.Key("", mesh)), "certificates of its proxies come from %s",
-			strings.Join(names, " and from "))
-	}
-	if !l.State.Identity.AllFromSPIRE(l.r, mesh) {
-		return
-	}
-	for _, trust := range l.State.Tables.TrustsByMesh.List(l.r, state.MeshKey(mesh)) {
+// trustWithoutEffect finds a MeshTrust of a mesh whose certificates all come from SPIRE.
+func (l *checker) trustWithoutEffect(trust *resource.Object[kind.MeshTrust]) {
+	if l.onlySPIRE.Get(l.r, trust.Mesh) {
 		l.found(trustWithoutEffect, objectOf(trust.Key()),
 			"all certificates of the mesh come from SPIRE, which provides the roots that proxies trust")
 	}
 }
 
 // owners finds roots that are not trusted, because a zone states them for a trust domain of another owner.
-func (l *checker) owners(mesh string) {
-	for _, d := range l.State.Identity.DistrustedIn(l.r, mesh) {
-		l.found(rootsNotTrusted, objectOf(d.Trust.Key()), "its roots are not trusted: %s", d.Reason)
+func (l *checker) owners(o *resource.Object[kind.Mesh]) {
+	for _, d := range l.Identity.DistrustedIn(l.r, o.Name) {
+		l.found(rootsNotTrusted, objectOf(d.Trust.Key()), "its roots are not trusted: %s", d.Reason).cause = d.Reason
 	}
 }
 
@@ -101,15 +111,15 @@ func identitySelectorText(s *kind.IdentitySelector) string {
 // contain only expiry dates of it.
 func (l *checker) authority(of resource.Key, ca *pki.CA, trouble string) {
 	object, signing := objectOf(of), l.signs(of)
-	if signing != nil && signing.Next != nil && l.Now.Sub(signing.Next.Since.Time) > changeTime {
+	if signing != nil && signing.Next != nil && l.past(signing.Next.Since.Add(changeTime)) {
 		l.found(authorityChangePending, object, "a new CA has waited for %s until every proxy trusts its root",
-			ago(l.Now.Sub(signing.Next.Since.Time)))
+			age(signing.Next.Since.Time))
 	}
 	switch former := authorityOf(signing); {
-	case trouble == "" && ca != nil && ca.NotAfter().Sub(l.Now) < endsSoon:
+	case trouble == "" && ca != nil && l.past(ca.NotAfter().Add(-endsSoon)):
 		l.found(authorityExpiring, object, "its CA expires at %s, and no certificate outlives it", day(ca.NotAfter()))
 	case trouble == "":
-	case former != nil && l.Now.Before(former.NotAfter()):
+	case former != nil && !l.past(former.NotAfter()):
 		l.add(identityCannotSign, Warning, object, "%s; the former CA signs until %s", trouble, day(former.NotAfter()))
 	default:
 		l.found(identityCannotSign, object, "%s", trouble)
@@ -120,18 +130,19 @@ func (l *checker) authority(of resource.Key, ca *pki.CA, trouble string) {
 // generated.
 func (l *checker) source(mi *resource.Object[kind.MeshIdentity]) (ca *pki.CA, trouble string) {
 	text, err := pki.CAText(&mi.Spec, mi.Name, l.secretOf(mi.Mesh))
-	if waited := l.Now.Sub(mi.Created); err == nil && text == nil && waited > ackTime {
-		return nil, fmt.Sprintf("its CA has not been generated for %s", ago(waited))
-	} else if err == nil && text == nil {
-		return nil, ""
+	if err != nil || text != nil {
+		return l.usable(text, err)
 	}
-	return l.usable(text, err)
+	if l.past(mi.Created.Add(ackTime)) {
+		trouble = "its CA has not been generated since " + day(mi.Created)
+	}
+	return nil, trouble
 }
 
 // secretOf returns the data of the Secrets of a mesh.
 func (l *checker) secretOf(mesh string) func(name string) ([]byte, bool) {
 	return func(name string) ([]byte, bool) {
-		secret, ok := l.State.Tables.Secrets.Find(l.r, mesh, name)
+		secret, ok := l.Tables.Secrets.Find(l.r, mesh, name)
 		if !ok {
 			return nil, false
 		}
@@ -147,7 +158,7 @@ func (l *checker) usable(text []byte, err error) (ca *pki.CA, trouble string) {
 	switch {
 	case err != nil:
 		return nil, err.Error()
-	case !l.Now.Before(ca.NotAfter()):
+	case l.past(ca.NotAfter()):
 		return nil, fmt.Sprintf("its CA expired at %s", day(ca.NotAfter()))
 	}
 	return ca, ""
@@ -159,7 +170,7 @@ func (l *checker) signs(of resource.Key) *kind.SigningCA {
 	if of.Kind == kind.Meshes.Name {
 		mesh, name = of.Name, kind.MTLSIdentity
 	}
-	row, ok := l.State.Tables.SigningCAs.Find(l.r, mesh, name)
+	row, ok := l.Tables.SigningCAs.Find(l.r, mesh, name)
 	if !ok {
 		return nil
 	}
@@ -177,58 +188,36 @@ func authorityOf(signing *kind.SigningCA) *pki.CA {
 	return ca
 }
 
-// identityTrusted finds a MeshIdentity whose certificates the mesh does not trust.
-func (l *checker) identityTrusted(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
-	if l.Now.Sub(mi.Created) < ackTime {
-		return // its MeshTrust is being generated
-	}
-	trusted := l.trusted(mi.Mesh)
-	for _, m := range members {
-		id := m.proxy.Identity
-		if id == nil || id.MeshIdentity != mi.Name || id.TrustDomain == "" || slices.Contains(trusted, id.TrustDomain) {
-			continue
-		}
-		l.found(domainNotTrusted, object,
-			"its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain,
-			m.dataplane.Name)
+// identityTrusted finds that the MeshIdentity of a proxy gives certificates that the mesh does not trust.
+func (l *checker) identityTrusted(m member) {
+	id := m.proxy.Identity
+	if id == nil || id.TrustDomain == "" || !l.distrusted.Get(l.r, domainKey{m.dataplane.Mesh, id.MeshIdentity,
+		id.TrustDomain}) {
 		return
+	}
+	l.found(domainNotTrusted, objectOf(kind.MeshIdentities.Key(m.dataplane.Mesh, id.MeshIdentity)),
+		"its proxies have the trust domain %s, such as %s, which no MeshTrust of the mesh has", id.TrustDomain,
+		observers{}).by = m.dataplane.Name
+}
+
+// identityExempt finds that a MeshIdentity gives a Pod a SPIFFE ID only because the Mesh exempts it.
+func (l *checker) identityExempt(m member) {
+	e, id := l.exempt.Get(l.r, m.dataplane.Mesh), m.proxy.Identity
+	if !e.stated || id == nil || !l.Identity.Exempt.Get(l.r, m.dataplane.Mesh).Tags {
+		return
+	}
+	if problem := l.Identity.NamespaceProblem(l.r, m.dataplane); problem != "" {
+		l.add(membersExempt, e.severity, objectOf(kind.MeshIdentities.Key(m.dataplane.Mesh, id.MeshIdentity)),
+			"Pods such as %s have a SPIFFE ID by it until %s, then they lose it: %s", observers{}, day(e.until),
+			problem).by = m.dataplane.Name
 	}
 }
 
-// identityExempt finds a MeshIdentity that gives Pods a SPIFFE ID only because the Mesh exempts them.
-func (l *checker) identityExempt(mi *resource.Object[kind.MeshIdentity], object Object, members []member) {
-	until, severity, ok := l.exemptUntil(mi.Mesh)
-	if !ok || !l.State.Identity.Exempt.Get(l.r, mi.Mesh).Tags {
-		return
+// signingKey finds that a Dataplane can't authenticate, since its mesh has no signing key. Pods prove themselves with
+// tokens of Kubernetes.
+func (l *checker) signingKey(dp *resource.Object[kind.Dataplane]) {
+	if dp.Label(kind.PodUIDLabel) == "" && !l.hasSigningKey.Get(l.r, dp.Mesh) {
+		l.found(signingKeyMissing, objectOf(kind.Meshes.Key("", dp.Mesh)), "it has Dataplanes (%s) and no signing "+
+			"key of their tokens, so no proxy can connect", observerCount{}).by = dp.Name
 	}
-	for _, m := range members {
-		if id := m.proxy.Identity; id == nil || id.MeshIdentity != mi.Name {
-			continue
-		}
-		if problem := l.State.Identity.NamespaceProblem(l.r, m.dataplane); problem != "" {
-			l.add(membersExempt, severity, object, "%s and other Pods have a SPIFFE ID by it until %s, then they lose "+
-				"it: %s", m.dataplane.Name, day(until), problem)
-			return
-		}
-	}
-}
-
-// signingKey finds a mesh whose proxies cannot authenticate. Pods prove themselves with tokens of Kubernetes.
-func (l *checker) signingKey(mesh string, members []member) {
-	dataplanes := 0
-	for _, m := range members {
-		if m.dataplane.Label(kind.PodUIDLabel) == "" {
-			dataplanes++
-		}
-	}
-	if dataplanes == 0 {
-		return
-	}
-	for secret := range l.State.Tables.Secrets.All(l.Snapshot) {
-		if realm, _, ok := pki.SigningKeyOf(secret.Key()); ok && realm == pki.DataplaneRealm(mesh) {
-			return
-		}
-	}
-	l.found(signingKeyMissing, objectOf(kind.Meshes.Key("", mesh)),
-		"it has Dataplanes (%d) and no signing key of their tokens, so no proxy can connect", dataplanes)
 }

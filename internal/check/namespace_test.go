@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"weft/internal/check"
-	"weft/internal/graph"
 	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
@@ -26,7 +24,8 @@ func TestANamespaceFullOfPoliciesIsFound(t *testing.T) {
 		{"kuma-system", kind.OriginZone, 5, 6, false},
 		{"shop", kind.OriginGlobal, 5, 6, false},
 	} {
-		world := graph.NewState("east")
+		w := newScene("east")
+		world := w.stage
 		world.Tables.SystemNamespace = "kuma-system"
 		world.Tables.NamespaceBound = state.NamespaceBound{MeshServices: 10, Ports: 400, Policies: 10}
 		world.Tables.DB.Commit(func(tx *table.Tx) {
@@ -49,8 +48,9 @@ func TestANamespaceFullOfPoliciesIsFound(t *testing.T) {
 			other.Labels = map[string]string{kind.NamespaceLabel: "other"}
 			world.Tables.Put(tx, other)
 		})
+		w.snapshot = world.Tables.DB.Snapshot()
 		var found []string
-		for _, f := range check.Run(check.World{State: world, Snapshot: world.Tables.DB.Snapshot()}).Findings {
+		for _, f := range w.run().Findings {
 			if f.Problem == "namespace-full" {
 				found = append(found, f.Detail)
 			}
@@ -76,7 +76,8 @@ func TestAFullNamespaceIsFound(t *testing.T) {
 		{"shop", 3, 200, true},
 		{"kuma-system", 10, 200, false},
 	} {
-		world := graph.NewState("east")
+		w := newScene("east")
+		world := w.stage
 		world.Tables.SystemNamespace = "kuma-system"
 		world.Tables.NamespaceBound = state.NamespaceBound{MeshServices: 10, Ports: 400 + kind.MaxServicePorts}
 		world.Tables.DB.Commit(func(tx *table.Tx) {
@@ -88,8 +89,9 @@ func TestAFullNamespaceIsFound(t *testing.T) {
 				world.Tables.Put(tx, o)
 			}
 		})
+		w.snapshot = world.Tables.DB.Snapshot()
 		full := false
-		for _, f := range check.Run(check.World{State: world, Snapshot: world.Tables.DB.Snapshot()}).Findings {
+		for _, f := range w.run().Findings {
 			full = full || f.Problem == "namespace-full" && f.Object.Name == "default"
 		}
 		if full != test.full {

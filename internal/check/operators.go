@@ -8,7 +8,7 @@ import (
 )
 
 // operatorsUnset reports settings of a release in which the action write had the resources of operators too.
-func (l *checker) operatorsUnset() {
+func (l *controlChecker) operatorsUnset() {
 	if len(l.OperatorsUnset) == 0 {
 		return
 	}

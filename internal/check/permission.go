@@ -5,49 +5,53 @@ import (
 	"strings"
 
 	"weft/internal/match"
+	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
+	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
 )
 
-// calls are the services of a mesh and their clients.
-type calls struct {
-	named       map[string]bool // services of outbounds
-	transparent bool            // whether a client may reach services at their virtual IPs
+// calls records what a proxy calls.
+func (l *checker) calls(p *proxy.Proxy) {
+	for _, out := range p.Outbounds {
+		l.callees = append(l.callees, out.Destination.Service)
+	}
+	l.transparent = p.Group.Transparent
 }
 
-func callsOf(members []member) calls {
-	c := calls{named: map[string]bool{}}
-	for _, m := range members {
-		for _, out := range m.proxy.Outbounds {
-			c.named[out.Destination.Service] = true
+// verdict is how a listener of a proxy decides about its callers. A listener without one allows some, or every client.
+type verdict struct {
+	address string
+	port    uint32
+	// silent is true where no rule allows a client; otherwise denies cover every allow.
+	silent bool
+}
+
+// verdictsOf are the values of verdicts.
+func (s *Stage) verdictsOf(r *table.Reader, key state.ProxyKey) []verdict {
+	of := s.Proxies.Proxy.Get(r, key)
+	if of == nil {
+		return nil
+	}
+	var verdicts []verdict
+	for i := range of.Listeners {
+		at := &of.Listeners[i]
+		switch permissions := at.Permissions; {
+		case permissions == nil:
+		case len(permissions.Allow)+len(permissions.ShadowDeny) == 0:
+			verdicts = append(verdicts, verdict{at.Address, at.Port, true})
+		case allDenied(permissions):
+			verdicts = append(verdicts, verdict{at.Address, at.Port, false})
 		}
-		c.transparent = c.transparent || m.proxy.Group.Transparent
 	}
-	return c
+	return verdicts
 }
 
-// severity returns the severity of a service that denies all callers, or false without a caller.
-func (c calls) severity(service string) (Severity, bool) {
-	switch {
-	case c.named[service]:
-		return Error, true
-	case c.transparent:
-		return Warning, true
-	}
-	return "", false
-}
-
-// callers finds a port whose servers deny all callers.
-func (l *checker) callers(meshService *resource.Object[kind.MeshService], port kind.ServicePort,
-	members []*service.Member,
-	calls calls) {
-	severity, tried := calls.severity(meshService.Name)
-	if !tried {
-		return
-	}
-	object := objectOf(meshService.Key())
+// callers finds a port whose servers deny all callers. It is an error where an outbound calls the service, and a
+// warning where a proxy may reach it at its virtual IP.
+func (l *checker) callers(o *resource.Object[kind.MeshService], port kind.ServicePort, members []*service.Member) {
 	var silent, denied []string // servers without an allow, and servers whose allows are all denied
 	servers := 0
 	for _, m := range members {
@@ -55,35 +59,26 @@ func (l *checker) callers(meshService *resource.Object[kind.MeshService], port k
 			continue
 		}
 		servers++
-		permissions := l.permissionsAt(m)
-		switch {
-		case permissions == nil:
-		case len(permissions.Allow)+len(permissions.ShadowDeny) == 0:
+		verdicts := l.verdicts.Get(l.r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
+		switch i := slices.IndexFunc(verdicts, func(v verdict) bool {
+			return v.address == m.Inbound.Address && v.port == m.Inbound.Port
+		}); {
+		case i < 0:
+		case verdicts[i].silent:
 			silent = append(silent, m.Dataplane.Name)
-		case allDenied(permissions):
+		default:
 			denied = append(denied, m.Dataplane.Name)
 		}
 	}
+	object := objectOf(o.Key())
 	if len(silent) > 0 {
-		l.add(noAllowedClients, severity, object, "port %d: no rule allows a client to call %s (%d of %d)", port.Port,
-			someOf(silent), len(silent), servers)
+		l.found(noAllowedClients, object, "port %d: no rule allows a client to call %s (%d of %d)", port.Port,
+			someOf(silent), len(silent), servers).callee = o.Name
 	}
 	if len(denied) > 0 {
-		l.add(denyCoversAllow, severity, object,
-			"port %d: every allowed caller of %s is denied by another rule (%d of %d)", port.Port, someOf(denied),
-			len(denied), servers)
+		l.found(denyCoversAllow, object, "port %d: every allowed caller of %s is denied by another rule (%d of %d)",
+			port.Port, someOf(denied), len(denied), servers).callee = o.Name
 	}
-}
-
-// permissionsAt returns the permissions of a member's listener, or nil where its proxy allows every client.
-func (l *checker) permissionsAt(m *service.Member) *match.Permissions {
-	proxy := l.State.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: m.Dataplane.Mesh, Name: m.Dataplane.Name})
-	for i := range proxy.Listeners {
-		if at := &proxy.Listeners[i]; at.Address == m.Inbound.Address && at.Port == m.Inbound.Port {
-			return at.Permissions
-		}
-	}
-	return nil
 }
 
 // allDenied reports whether denies cover all allows. A rule that is allowed with a shadow deny counts as an allow.
@@ -96,20 +91,13 @@ func allDenied(p *match.Permissions) bool {
 	return true
 }
 
-// callerDomains finds callers of a trust domain whose certificates no proxy of the mesh trusts.
-func (l *checker) callerDomains(mesh string) {
-	trusted := l.trusted(mesh)
+// callerDomains finds callers of a permission with a trust domain that no proxy of the mesh trusts. A mesh without a
+// trust domain uses plaintext.
+func (l *checker) callerDomains(policy *resource.Object[kind.MeshTrafficPermission]) {
+	trusted := l.trusted(l.r, policy.Mesh)
 	if len(trusted) == 0 {
-		return // a mesh without a trust domain uses plaintext
+		return
 	}
-	rows := l.State.Tables.PolicyRows[kind.MeshTrafficPermissions.Name]
-	for _, permission := range rows.ByMesh.List(l.r, state.MeshKey(mesh)) {
-		l.strangers(permission.(*resource.Object[kind.MeshTrafficPermission]), trusted)
-	}
-}
-
-// strangers finds callers of a permission whose trust domain is not trusted.
-func (l *checker) strangers(policy *resource.Object[kind.MeshTrafficPermission], trusted []string) {
 	var strangers []string
 	for _, rule := range policy.Spec.Rules {
 		for _, caller := range slices.Concat(rule.Default.Allow, rule.Default.AllowWithShadowDeny, rule.Default.Deny) {
@@ -124,17 +112,8 @@ func (l *checker) strangers(policy *resource.Object[kind.MeshTrafficPermission],
 	}
 	if len(strangers) > 0 {
 		l.add(domainNotTrusted, Warning, objectOf(policy.Key()), "it matches callers of %s, and the mesh trusts %s",
-			someOf(strangers), someOf(trusted))
+			someOf(strangers), someOf(trusted)).cause = someOf(strangers)
 	}
-}
-
-// trusted returns the trust domains of a mesh.
-func (l *checker) trusted(mesh string) []string {
-	var domains []string
-	for _, d := range l.State.Identity.Trust.Get(l.r, mesh).Domains {
-		domains = append(domains, d.Name)
-	}
-	return domains
 }
 
 func domainOf(spiffeID string) string {

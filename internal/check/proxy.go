@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"weft/internal/inspect"
 	"weft/internal/pki"
 	"weft/internal/proxy"
 	"weft/internal/state"
@@ -21,11 +22,34 @@ const (
 	drainTime = 2 * time.Minute
 )
 
-// proxy checks one Dataplane and its insight.
-func (l *checker) proxy(m member) {
+// checkedProxy is the proxy of a Dataplane, a ZoneIngress or a ZoneEgress, with the time at which this was written.
+type checkedProxy struct {
+	proxy   *proxy.Proxy
+	created time.Time
+}
+
+func (c checkedProxy) object() Object { return objectOf(c.proxy.Key.Resource()) }
+
+// member is one Dataplane of a mesh, with the input of its checks.
+type member struct {
+	checkedProxy
+	dataplane *resource.Object[kind.Dataplane]
+}
+
+// dataplane checks one Dataplane and its insight.
+func (l *checker) dataplane(dp *resource.Object[kind.Dataplane]) {
+	of := l.Proxies.Proxy.Get(l.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
+	if of == nil {
+		return // a bug: the log has it
+	}
+	m := member{checkedProxy{of, dp.Created}, dp}
+	l.calls(m.proxy)
+	l.signingKey(dp)
+	l.identityTrusted(m)
+	l.identityExempt(m)
 	object := m.object()
 	if m.proxy.NotAdmitted != "" {
-		l.found(notAdmitted, object, "%s", m.proxy.NotAdmitted)
+		l.found(notAdmitted, object, "%s", m.proxy.NotAdmitted).cause = m.proxy.NotAdmitted
 		return
 	}
 	l.draining(m)
@@ -39,39 +63,39 @@ func (l *checker) proxy(m member) {
 	}
 	if m.proxy.OfUser {
 		l.found(proxyNeverConnected, object, "a user who is no operator wrote it, so no proxy runs it: its agent "+
-			"registers it with --dataplane-file, or an operator deletes it and writes it")
+			"registers it with --dataplane-file, or an operator deletes it and writes it").cause = "written by a user"
 		return
 	}
-	if last, online := l.connection(m.checkedProxy); online && l.Now.Sub(last.ConnectTime.Time) > ackTime {
+	if last, online := l.connection(m.checkedProxy); online && l.past(last.ConnectTime.Add(ackTime)) {
 		l.unserved(m)
 	}
 }
 
-// zoneProxies checks the ZoneIngresses and ZoneEgresses of this zone, and their insights. Policies do not select them,
-// and no service has them as its members.
-func (l *checker) zoneProxies() {
-	zoneProxy := func(key state.ProxyKey, meta *resource.Meta) {
-		of := l.State.Proxies.Proxy.Get(l.r, key)
-		if of == nil { // of another zone, which checks its own
-			return
-		}
-		c := checkedProxy{of, meta.Created}
-		l.excludedListeners(c)
-		l.connection(c)
+// zoneIngress checks a ZoneIngress and its insight. Policies do not select it, and no service has it as its member.
+func (l *checker) zoneIngress(o *resource.Object[kind.ZoneIngress]) {
+	l.zoneProxy(state.ZoneIngressProxy(o.Name), &o.Meta)
+}
+
+// zoneEgress checks a ZoneEgress as [checker.zoneIngress] does a ZoneIngress.
+func (l *checker) zoneEgress(o *resource.Object[kind.ZoneEgress]) {
+	l.zoneProxy(state.ZoneEgressProxy(o.Name), &o.Meta)
+}
+
+func (l *checker) zoneProxy(key state.ProxyKey, meta *resource.Meta) {
+	of := l.Proxies.Proxy.Get(l.r, key)
+	if of == nil { // of another zone, which checks its own
+		return
 	}
-	for o := range l.State.Tables.ZoneIngresses.All(l.Snapshot) {
-		zoneProxy(state.ZoneIngressProxy(o.Name), &o.Meta)
-	}
-	for o := range l.State.Tables.ZoneEgresses.All(l.Snapshot) {
-		zoneProxy(state.ZoneEgressProxy(o.Name), &o.Meta)
-	}
+	c := checkedProxy{of, meta.Created}
+	l.excludedListeners(c)
+	l.connection(c)
 }
 
 // unvouchedPolicies reports the policies that do not apply to a Dataplane, since they select it by what it states
 // without a voucher.
 func (l *checker) unvouchedPolicies(dp *resource.Object[kind.Dataplane]) {
 	var names, missing []string
-	for _, of := range l.State.Proxies.UnvouchedPolicies(l.r, dp) {
+	for _, of := range l.Proxies.UnvouchedPolicies(l.r, dp) {
 		names = append(names, of.Key.String())
 		missing = append(missing, of.Missing...)
 	}
@@ -80,19 +104,45 @@ func (l *checker) unvouchedPolicies(dp *resource.Object[kind.Dataplane]) {
 	}
 	slices.Sort(missing)
 	l.found(policyUnvouched, objectOf(dp.Key()), "it states what %s selects, and that does not apply to it: %s",
-		someOf(names), pki.UnvouchedMember(dp, slices.Compact(missing)))
+		someOf(names), pki.UnvouchedMember(dp, slices.Compact(missing))).cause = someOf(names)
+}
+
+// openReplicas returns the replicas to which a stored subscription of a proxy is open.
+func openReplicas(insight *kind.DataplaneInsight) (replicas []string) {
+	for i := range insight.Subscriptions {
+		if s := &insight.Subscriptions[i]; s.DisconnectTime == nil {
+			replicas = append(replicas, s.ControlPlaneInstanceID)
+		}
+	}
+	return replicas
+}
+
+// insight returns the insight of a proxy, with the subscriptions to lost replicas closed. It has no subscriptions where
+// the proxy has not connected.
+func (l *checker) insight(key state.ProxyKey) *kind.DataplaneInsight {
+	stored, ok := l.Tables.Insight(l.r, key)
+	if !ok {
+		return &kind.DataplaneInsight{}
+	}
+	insight := stored.Spec
+	insight.Subscriptions = slices.Clone(insight.Subscriptions)
+	l.replicas = openReplicas(&insight)
+	for i := range insight.Subscriptions {
+		s := &insight.Subscriptions[i]
+		if lost, ok := l.lost.Get(l.r, s.ControlPlaneInstanceID); s.DisconnectTime == nil && ok {
+			s.DisconnectTime = inspect.EndOfConnection(lost.renewed, s.ConnectTime)
+		}
+	}
+	return &insight
 }
 
 // connection checks the connection of a proxy, and returns the newest one and whether it is open.
 func (l *checker) connection(c checkedProxy) (last kind.Subscription, online bool) {
-	var insight *kind.DataplaneInsight
-	if l.Insight != nil {
-		insight = l.Insight(c.proxy.Key)
-	}
-	if insight == nil || len(insight.Subscriptions) == 0 {
-		if l.Now.Sub(c.created) > ackTime {
+	insight := l.insight(c.proxy.Key)
+	if len(insight.Subscriptions) == 0 {
+		if l.past(c.created.Add(ackTime)) {
 			l.found(proxyNeverConnected, c.object(), "no proxy has connected since it was written %s ago",
-				ago(l.Now.Sub(c.created)))
+				age(c.created))
 		}
 		return last, false
 	}
@@ -102,8 +152,7 @@ func (l *checker) connection(c checkedProxy) (last kind.Subscription, online boo
 		}
 	}
 	if !online {
-		l.found(proxyOffline, c.object(), "its proxy has been disconnected for %s",
-			ago(l.Now.Sub(last.DisconnectTime.Time)))
+		l.found(proxyOffline, c.object(), "its proxy has been disconnected for %s", age(last.DisconnectTime.Time))
 		return last, false
 	}
 	l.connected(c, insight, last)
@@ -111,22 +160,19 @@ func (l *checker) connection(c checkedProxy) (last kind.Subscription, online boo
 }
 
 func (l *checker) connected(c checkedProxy, insight *kind.DataplaneInsight, last kind.Subscription) {
-	object := c.object()
-	if wire.EnvoyTooOld(last.Version.Text()) {
-		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", last.Version.Text(),
-			wire.OldestEnvoy)
+	object, version := c.object(), last.Version.Text()
+	if wire.EnvoyTooOld(version) {
+		l.found(envoyTooOld, object, "it runs Envoy %s, and the oldest supported one is %s", version,
+			wire.OldestEnvoy).cause = "Envoy " + version
 	}
 	for i := range insight.NACKs {
 		l.rejected(c, &insight.NACKs[i])
 	}
 	l.exceptions(c, insight)
-	if l.Pending != nil {
-		if since, pending := l.Pending(c.proxy.Key); pending && l.Now.Sub(since) > ackTime {
-			l.found(configNotAcked, object, "it has not ACKed an update for %s", ago(l.Now.Sub(since)))
+	if id := c.proxy.Identity; id != nil && id.Source.FromSPIRE() {
+		if problem := cmp.Or(id.Problem, insight.CertificateProblem); problem != "" {
+			l.found(certificateMissing, object, "%s", problem).cause = problem
 		}
-	}
-	if id := c.proxy.Identity; id != nil && id.Source.FromSPIRE() && insight.CertificateProblem != "" {
-		l.found(certificateMissing, object, "%s", insight.CertificateProblem)
 	}
 	l.certificate(object, insight.Certificate)
 }
@@ -138,7 +184,7 @@ func (l *checker) rejected(c checkedProxy, nack *kind.NACK) {
 		effect = " (a proxy that starts is not ready without it)"
 	}
 	if nack.Listener != "" {
-		serving, ok := l.State.Tables.ListenerStatus(l.r, c.proxy.Key)
+		serving, ok := l.Tables.ListenerStatus(l.r, c.proxy.Key)
 		effect = fmt.Sprintf(", so %s serves with an earlier version", nack.Listener)
 		if !ok || !serving.Spec.Has(nack.Listener) {
 			effect = fmt.Sprintf(" and has no earlier version, so %s does not serve and the proxy is not ready",
@@ -146,13 +192,13 @@ func (l *checker) rejected(c checkedProxy, nack *kind.NACK) {
 		}
 	}
 	l.found(configRejected, c.object(), "Envoy NACKed the %s %s %s ago%s: %s", nack.Type, nack.Name,
-		ago(l.Now.Sub(nack.Time.Time)), effect, nack.Message)
+		age(nack.Time.Time), effect, nack.Message).cause = nack.Type + ": " + nack.Message
 }
 
 // exceptions finds the policies that a proxy does not get.
 func (l *checker) exceptions(c checkedProxy, insight *kind.DataplaneInsight) {
 	var names []string
-	exceptions, message := l.State.Tables.PresentExceptions(l.r, c.proxy.Key, insight.Exceptions), ""
+	exceptions, message := l.Tables.PresentExceptions(l.r, c.proxy.Key, insight.Exceptions), ""
 	for i := range exceptions {
 		e := &exceptions[i]
 		if key := e.Policy.Key(c.proxy.Key.Mesh).String(); e.Excludes() && !slices.Contains(names, key) {
@@ -161,8 +207,8 @@ func (l *checker) exceptions(c checkedProxy, insight *kind.DataplaneInsight) {
 		}
 	}
 	if len(names) > 0 {
-		l.found(policyLeftOut, c.object(), "it runs without %s, with which Envoy NACKs the %s",
-			someOf(names), message)
+		l.found(policyLeftOut, c.object(), "it runs without %s, with which Envoy NACKs the %s", someOf(names),
+			message).cause = someOf(names)
 	}
 	if len(exceptions) == kind.MaxExceptions {
 		l.found(policyLeftOut, c.object(), "Envoy rejects so much that %d policies were left out or "+
@@ -172,17 +218,18 @@ func (l *checker) exceptions(c checkedProxy, insight *kind.DataplaneInsight) {
 
 // certificate finds a certificate without a renewal after four fifths of its lifetime.
 func (l *checker) certificate(object Object, c *kind.Certificate) {
-	if c == nil || l.StoreOutage != nil {
+	if c == nil {
 		return
 	}
 	life := c.Expiration.Sub(c.NotBefore.Time)
-	// What was renewed without its record is seen once that is renewed.
-	switch left := c.Expiration.Sub(l.Now); {
-	case left <= 0 && l.State.Tables.ValidUntil(l.r, c.Expiration).After(l.Now):
-	case left <= 0:
-		l.found(certificateExpired, object, "the certificate of %s expired at %s: mutual TLS fails", c.SpiffeID,
-			day(c.Expiration.Time))
-	case left < life/10:
+	switch {
+	case l.past(c.Expiration.Time):
+		// What was renewed without its record is seen once that is renewed.
+		if l.past(l.Tables.ValidUntil(l.r, c.Expiration).Time) {
+			l.found(certificateExpired, object, "the certificate of %s expired at %s: mutual TLS fails", c.SpiffeID,
+				day(c.Expiration.Time))
+		}
+	case l.past(c.Expiration.Add(-life / 10)):
 		l.found(certificateExpiring, object, "the certificate of %s expires at %s and should have been renewed",
 			c.SpiffeID, day(c.Expiration.Time))
 	}
@@ -190,12 +237,12 @@ func (l *checker) certificate(object Object, c *kind.Certificate) {
 
 // unserved finds inbounds that should be endpoints and that the proxy does not serve.
 func (l *checker) unserved(m member) {
-	serving, _ := l.State.Tables.ListenerStatuses.Find(l.r, m.dataplane.Mesh, m.dataplane.Name)
+	serving, _ := l.Tables.ListenerStatuses.Find(l.r, m.dataplane.Mesh, m.dataplane.Name)
 	if serving != nil && serving.Spec.Draining {
 		return
 	}
 	var missing []string
-	n := l.State.Tables.NetworkingOf(l.r, m.dataplane)
+	n := l.Tables.NetworkingOf(l.r, m.dataplane)
 	for _, in := range n.Inbound {
 		in = n.Effective(in)
 		if in.State == kind.Ready && !serves(serving, &in) {
@@ -215,8 +262,8 @@ func serves(serving *resource.Object[kind.DataplaneListenerStatus], in *kind.Inb
 }
 
 func (l *checker) draining(m member) {
-	listeners := l.State.Proxies.Draining.Get(l.r, m.proxy.Key)
-	serving, ok := l.State.Tables.ListenerStatuses.Find(l.r, m.dataplane.Mesh, m.dataplane.Name)
+	listeners := l.Proxies.Draining.Get(l.r, m.proxy.Key)
+	serving, ok := l.Tables.ListenerStatuses.Find(l.r, m.dataplane.Mesh, m.dataplane.Name)
 	if len(listeners) == 0 || !ok {
 		return
 	}
@@ -224,10 +271,10 @@ func (l *checker) draining(m member) {
 	if serving.Modified.After(since) {
 		since = serving.Modified
 	}
-	if waited := l.Now.Sub(since); waited > drainTime {
+	if l.past(since.Add(drainTime)) {
 		l.found(listenerDrainStuck, m.object(),
 			"%s was removed from the Dataplane %s ago and is still open, since clients may still use it",
-			someOf(listeners), ago(waited))
+			someOf(listeners), age(since))
 	}
 }
 
@@ -245,7 +292,8 @@ func (l *checker) outbounds(m member) {
 		}
 	}
 	if len(missing) > 0 {
-		l.found(outboundWithoutBackend, m.object(), "no MeshService exists for %s", someOf(missing))
+		l.found(outboundWithoutBackend, m.object(), "no MeshService exists for %s",
+			someOf(missing)).cause = someOf(missing)
 	}
 }
 
@@ -271,24 +319,19 @@ func wanted(out *kind.Outbound) string {
 	}
 }
 
-// ago formats a duration in whole seconds, minutes, hours or days.
-func ago(d time.Duration) string {
-	switch {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
+// sidecar finds a Pod that should have a proxy and has none.
+func (l *checker) sidecar(report *resource.Object[kind.PodReport]) {
+	if report.Spec.Reason == kind.MissingSidecar {
+		l.found(sidecarMissing, Object{Type: "Pod", Name: report.Name}, "%s", report.Spec.Message)
 	}
-	return fmt.Sprintf("%dd", int(d.Hours())/24)
 }
 
-// sidecars finds Pods that should have a proxy and have none.
-func (l *checker) sidecars() {
-	for report := range l.State.Tables.PodReports.All(l.Snapshot) {
-		if report.Spec.Reason == kind.MissingSidecar {
-			l.found(sidecarMissing, Object{Type: "Pod", Name: report.Name}, "%s", report.Spec.Message)
+// unreachableOutbounds finds outbounds to services of other zones that the proxy cannot reach.
+func (l *checker) unreachableOutbounds(m member) {
+	for _, out := range m.proxy.Outbounds {
+		if reason := l.unreachable.Get(l.r, reachKey{out.Destination, m.proxy.Identity != nil}); reason != "" {
+			l.found(outboundUnreachable, m.object(), "it cannot reach %s: %s", out.Destination,
+				reason).cause = out.Destination.String()
 		}
 	}
 }

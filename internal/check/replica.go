@@ -43,39 +43,39 @@ var (
 )
 
 // replica finds what is wrong with the replica that checks.
-func (l *checker) replica() {
+func (l *controlChecker) replica() {
 	l.serverCertificates()
 	l.unread()
 	l.lag()
 	if a := l.Replica.Audit; !a.Since.IsZero() {
 		l.found(auditLogFailing, controlPlane, "the audit log has not been written for %s: %s; requests that it must "+
-			"record are rejected", ago(l.Now.Sub(a.Since)), a.Reason)
+			"record are rejected", age(a.Since), a.Reason)
 	}
 	if since := l.Replica.Leaderless; !since.IsZero() && l.Now.Sub(since) > storeTime {
 		l.found(noLeader, controlPlane, "no replica has led for %s: nothing changes that the control plane writes "+
-			"itself, such as CAs, statuses and generated services", ago(l.Now.Sub(since)))
+			"itself, such as CAs, statuses and generated services", age(since))
 	}
 }
 
 // unread finds rows that cannot be read, and kinds that are not followed.
-func (l *checker) unread() {
+func (l *controlChecker) unread() {
 	for _, u := range l.Replica.Unread {
 		switch failed := l.Now.Sub(u.Failure.Since); {
 		case u.Key != resource.Key{}:
-			l.found(resourceUnreadable, objectOrControlPlane(u.Key), "%s has not been readable for %s, and its former "+
-				"version stays in use: %s", u.Key, ago(failed), u.Failure.Reason)
+			l.found(resourceUnreadable, objectOrControlPlane(u.Key), "%s has not been readable for %s, and its "+
+				"former version stays in use: %s", u.Key, age(u.Failure.Since), u.Failure.Reason)
 		case failed > storeTime:
-			l.found(storeNotFollowed, controlPlane, "changes of %s have not arrived for %s: %s", u.Of, ago(failed),
-				u.Failure.Reason)
+			l.found(storeNotFollowed, controlPlane, "changes of %s have not arrived for %s: %s", u.Of,
+				age(u.Failure.Since), u.Failure.Reason)
 		}
 	}
 }
 
 // lag finds that stored changes do not arrive for a reason that no read has shown.
-func (l *checker) lag() {
+func (l *controlChecker) lag() {
 	failing := slices.ContainsFunc(l.Replica.Unread, func(u Unread) bool { return u.Of != "" })
 	if lag := l.Replica.Lag; !failing && !lag.Since.IsZero() && l.Now.Sub(lag.Since) > storeTime {
-		l.found(storeNotFollowed, controlPlane, "changes have not arrived for %s: %s", ago(l.Now.Sub(lag.Since)),
+		l.found(storeNotFollowed, controlPlane, "changes have not arrived for %s: %s", age(lag.Since),
 			lag.Reason)
 	}
 }

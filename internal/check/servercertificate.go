@@ -16,7 +16,7 @@ var serverCertificateUnreadable = &Problem{"server-certificate-unreadable", Warn
 		"a restart fails."}
 
 // serverCertificates finds certificates of servers that are not valid now or soon.
-func (l *checker) serverCertificates() {
+func (l *controlChecker) serverCertificates() {
 	for _, c := range l.Replica.Certificates {
 		switch {
 		case l.Now.After(c.NotAfter):

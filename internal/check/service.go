@@ -14,38 +14,37 @@ import (
 	"weft/resource"
 )
 
-// service checks the backends of a service, and whether a caller is allowed.
-func (l *checker) service(meshService *resource.Object[kind.MeshService], calls calls) {
-	object := objectOf(meshService.Key())
-	l.serviceStatus(meshService, object)
-	members := slices.Collect(l.State.Services.Members(l.r, meshService))
-	l.unvouched(meshService)
-	l.takenSNIs(meshService)
-	if !l.matches(meshService, members) {
+// meshService checks the backends of a service, and whether a caller is allowed. That of another zone is checked there.
+func (l *checker) meshService(o *resource.Object[kind.MeshService]) {
+	object := objectOf(o.Key())
+	l.serviceStatus(o, object)
+	if l.Tables.IsRemote(o) {
 		return
 	}
-	for _, port := range meshService.Spec.Ports {
-		key := service.DestinationKey{
-			Mesh:    meshService.Mesh,
-			Zone:    l.State.Tables.Zone,
-			Service: meshService.Name,
-			Port:    port.Port,
-		}
-		if len(l.State.Services.Endpoints.Get(l.r, key).Endpoints) == 0 {
+	l.fullNamespace(o)
+	members := slices.Collect(l.Services.Members(l.r, o))
+	l.unvouched(o)
+	l.takenSNIs(o)
+	if !l.matches(o, members) {
+		return
+	}
+	for _, port := range o.Spec.Ports {
+		key := service.DestinationKey{Mesh: o.Mesh, Zone: l.Tables.Zone, Service: o.Name, Port: port.Port}
+		if len(l.Services.Endpoints.Get(l.r, key).Endpoints) == 0 {
 			l.found(serviceWithoutEndpoints, object, "port %d has no endpoint: %s", port.Port, whyNone(port, members))
 		}
-		for _, older := range l.State.Services.Preceding.Get(l.r, key) {
+		for _, older := range l.Services.Preceding.Get(l.r, key) {
 			l.found(listenerExcluded, object, "the proxies that reach %s too get no listener of this one at %s: the "+
 				"older service has the address", older.Service(), kind.HostPort(older.VIP, port.Port))
 		}
-		l.callers(meshService, port, members, calls)
+		l.callers(o, port, members)
 	}
 }
 
 // takenSNIs reports the ports of a service whose SNI in the format of the mesh another service has.
 func (l *checker) takenSNIs(meshService *resource.Object[kind.MeshService]) {
 	for _, port := range meshService.Spec.Ports {
-		if name, holder := l.State.Tables.TakenSNI(l.r, meshService, port.Port); name != "" {
+		if name, holder := l.Tables.TakenSNI(l.r, meshService, port.Port); name != "" {
 			l.found(sniTaken, objectOf(meshService.Key()), "port %d has an SNI of another format, since %s has %s",
 				port.Port, holder, name)
 		}
@@ -63,41 +62,16 @@ func (l *checker) matches(meshService *resource.Object[kind.MeshService], member
 	}
 	l.add(serviceMatchesNothing, severity, objectOf(meshService.Key()), "no Dataplane matches its selector (%s)%s",
 		selectorText(&meshService.Spec.Selector),
-		butUnreachable(l.State.Services.UnreachableOutbounds(l.r, meshService)))
+		butUnreachable(l.Services.UnreachableOutbounds(l.r, meshService)))
 	return false
 }
 
-// fullNamespaces finds the namespaces that may not have another MeshService with as many ports as one may have.
-func (l *checker) fullNamespaces(mesh string, services []*resource.Object[kind.MeshService]) {
-	counted := map[string]bool{}
-	for _, o := range services {
-		a := service.Addition{Mesh: mesh, Namespace: o.Label(kind.NamespaceLabel), Services: 1,
-			Ports: kind.MaxServicePorts}
-		if counted[a.Namespace] {
-			continue
-		}
-		counted[a.Namespace] = true
-		if reason := l.State.Services.ExceededBound(l.r, a, service.Addition{}); reason != "" {
-			l.found(namespaceFull, objectOf(kind.Meshes.Key("", mesh)), "a further MeshService may be left out, "+
-				"with an event of its Service: %s", reason)
-		}
-	}
-}
-
-// fullOfPolicies finds the namespaces that may not have another policy.
-func (l *checker) fullOfPolicies(mesh string) {
-	counted := map[string]bool{}
-	for _, of := range kind.Policies() {
-		for o := range l.State.Tables.ResourcesAfter(l.Snapshot, of.Describe().Name, mesh, "") {
-			namespace := o.Envelope().Label(kind.NamespaceLabel)
-			if counted[namespace] {
-				continue
-			}
-			counted[namespace] = true
-			if reason := l.State.Tables.FullOfPolicies(l.r, mesh, namespace); reason != "" {
-				l.found(namespaceFull, objectOf(kind.Meshes.Key("", mesh)), "a further policy is rejected: %s", reason)
-			}
-		}
+// fullNamespace finds that the namespace of a MeshService may not have another one with as many ports as one may have.
+func (l *checker) fullNamespace(o *resource.Object[kind.MeshService]) {
+	reason := l.full.Get(l.r, namespaceKey{o.Mesh, o.Label(kind.NamespaceLabel)})
+	if reason != "" {
+		l.found(namespaceFull, objectOf(kind.Meshes.Key("", o.Mesh)), "a further MeshService may be left out, "+
+			"with an event of its Service: %s", reason)
 	}
 }
 
@@ -107,7 +81,7 @@ const maxUnvouched = 10
 // unvouched reports the Dataplanes that a service's selector matches and that are no members of it, since they have no
 // voucher.
 func (l *checker) unvouched(meshService *resource.Object[kind.MeshService]) {
-	unvouched := slices.DeleteFunc(l.State.Services.UnvouchedInbounds(l.r, meshService), l.mayConnect)
+	unvouched := slices.DeleteFunc(l.Services.UnvouchedInbounds(l.r, meshService), l.mayConnect)
 	unvouched = slices.CompactFunc(unvouched, func(a, b service.Unvouched) bool { return a.Dataplane == b.Dataplane })
 	for i := range unvouched[:min(len(unvouched), maxUnvouched)] {
 		u := &unvouched[i]
@@ -123,7 +97,7 @@ func (l *checker) unvouched(meshService *resource.Object[kind.MeshService]) {
 // mayConnect reports whether an inbound lacks a voucher for its address alone, and its agent, which may vouch for it,
 // has not connected yet.
 func (l *checker) mayConnect(u service.Unvouched) bool {
-	status, ok := l.State.Tables.ListenerStatuses.Find(l.r, u.Dataplane.Mesh, u.Dataplane.Name)
+	status, ok := l.Tables.ListenerStatuses.Find(l.r, u.Dataplane.Mesh, u.Dataplane.Name)
 	return (!ok || status.Spec.Run == "") && !slices.ContainsFunc(u.Missing, func(fact string) bool {
 		return kind.ReadFact(fact).Address == ""
 	})
@@ -142,29 +116,16 @@ func unvouchedReason(u *service.Unvouched) string {
 const lastDays = 30 * 24 * time.Hour
 
 // exemption reports a mesh that lets Dataplanes be members of services without a voucher.
-func (l *checker) exemption(mesh string) {
-	until, severity, ok := l.exemptUntil(mesh)
-	if !ok {
+func (l *checker) exemption(o *resource.Object[kind.Mesh]) {
+	e := l.exempt.Get(l.r, o.Name)
+	if !e.stated {
 		return
 	}
 	text := "Dataplanes without a voucher are members of services until %s, then they leave"
-	if !l.Now.Before(until) {
+	if e.over {
 		text = "unvouchedMembers ended at %s: Dataplanes without a voucher are no members of services"
 	}
-	l.add(membersExempt, severity, objectOf(kind.Meshes.Key("", mesh)), text, day(until))
-}
-
-// exemptUntil returns the end of the exemption of a mesh, and the severity of findings about it; false: it has none.
-func (l *checker) exemptUntil(mesh string) (until time.Time, severity Severity, ok bool) {
-	o, ok := l.State.Tables.Meshes.Find(l.r, "", mesh)
-	if !ok || o.Spec.UnvouchedMembers == nil {
-		return until, severity, false
-	}
-	until, severity = o.Spec.UnvouchedMembers.Until.Time, Warning
-	if !l.Now.Before(until.Add(-lastDays)) {
-		severity = Error
-	}
-	return until, severity, true
+	l.add(membersExempt, e.severity, objectOf(o.Key()), text, day(e.until))
 }
 
 // butUnreachable lists the Dataplanes that would match if the mesh admitted them.
@@ -181,7 +142,7 @@ func butUnreachable(excluded []service.Member) string {
 
 // serviceStatus reports the conditions of a service's status.
 func (l *checker) serviceStatus(service *resource.Object[kind.MeshService], object Object) {
-	status, ok := l.State.Tables.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
+	status, ok := l.Tables.ServiceStatuses.Find(l.r, service.Mesh, service.Name)
 	if !ok {
 		return
 	}
@@ -269,15 +230,12 @@ func pairs(labels map[string]string) string {
 }
 
 // retained finds ports with retained endpoints, because the new ones do not serve yet.
-func (l *checker) retained(mesh string) {
-	for row := range l.State.Tables.RetainedEndpoints.All(l.Snapshot) {
-		if row.Mesh != mesh || l.State.Services.RetainedCount(l.r, row) == 0 {
-			continue
-		}
-		ready, serving := l.State.Services.Successors(l.r, row)
-		object := objectOf(kind.MeshServices.Key(mesh, row.Spec.Service))
-		l.found(endpointsRetained, object, "port %d would have no endpoint, so its former ones have been retained "+
-			"for %s: of %d new members, %d serve",
-			row.Spec.Port, ago(l.Now.Sub(row.Spec.Since.Time)), ready, serving)
+func (l *checker) retained(row *resource.Object[kind.RetainedEndpoints]) {
+	if l.Services.RetainedCount(l.r, row) == 0 {
+		return
 	}
+	ready, serving := l.Services.Successors(l.r, row)
+	l.found(endpointsRetained, objectOf(kind.MeshServices.Key(row.Mesh, row.Spec.Service)), "port %d would have no "+
+		"endpoint, so its former ones have been retained for %s: of %d new members, %d serve", row.Spec.Port,
+		age(row.Spec.Since.Time), ready, serving)
 }

@@ -55,7 +55,7 @@ func TestWritten(t *testing.T) {
 				t.Fatal(err)
 			}
 			var problems []string
-			for _, f := range check.Written(w, written.Object) {
+			for _, f := range check.Written(w.stage, w.snapshot, written.Object) {
 				problems = append(problems, f.Problem)
 			}
 			if slices.Sort(problems); strings.Join(problems, " ") != c.want {

@@ -8,21 +8,21 @@ import (
 	"weft/resource"
 )
 
-// zoneProxyNamespaces finds zone proxies of Pods in namespaces that no operator lists. They go on for a time after the
-// upgrade to a release with the list.
-func (l *checker) zoneProxyNamespaces() {
-	listed := l.State.Tables.ZoneProxyNamespaces
-	if len(listed) == 0 {
-		return
-	}
-	for o := range l.State.Tables.ResourcesAfter(l.Snapshot, kind.Dataplanes.Name, l.Mesh, "") {
-		dp := o.(*resource.Object[kind.Dataplane])
-		namespace := dp.Label(kind.NamespaceLabel)
-		for _, role := range state.UnlistedRoles(dp, listed) {
-			if until, ok := l.State.Tables.ZoneProxyGrace(l.r, namespace, dp.Mesh, role); ok {
-				l.found(zoneProxyNamespace, objectOf(dp.Key()), "it is a zone %s in the namespace %s, which no "+
-					"operator lists, and ends at %s", role, namespace, until.UTC().Format(time.RFC3339))
-			}
+// isUnlistedZoneProxy reports whether a Dataplane is a zone proxy of a Pod in a namespace that no operator lists.
+func (s *Stage) isUnlistedZoneProxy(o resource.Any) bool {
+	listed := s.Tables.ZoneProxyNamespaces
+	return len(listed) > 0 && len(state.UnlistedRoles(o.(*resource.Object[kind.Dataplane]), listed)) > 0
+}
+
+// zoneProxyNamespace finds the end of a zone proxy in a namespace that no operator lists. It goes on for a time after
+// the upgrade to a release with the list.
+func (l *checker) zoneProxyNamespace(o resource.Any) {
+	dp := o.(*resource.Object[kind.Dataplane])
+	namespace := dp.Label(kind.NamespaceLabel)
+	for _, role := range state.UnlistedRoles(dp, l.Tables.ZoneProxyNamespaces) {
+		if until, ok := l.Tables.ZoneProxyGrace(l.r, namespace, dp.Mesh, role); ok {
+			l.found(zoneProxyNamespace, objectOf(dp.Key()), "it is a zone %s in the namespace %s, which no operator "+
+				"lists, and ends at %s", role, namespace, until.UTC().Format(time.RFC3339)).cause = namespace
 		}
 	}
 }

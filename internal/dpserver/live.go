@@ -1,6 +1,8 @@
 package dpserver
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"weft/internal/state"
@@ -61,6 +63,21 @@ func (s *Server) Live(key state.ProxyKey) Live {
 	}
 	live.NACKs = append(live.NACKs, p.currentNACKs()...)
 	return live
+}
+
+// PendingProxies returns the proxies that are connected to this instance and have a pending ACK, with the start of the
+// oldest one.
+func (s *Server) PendingProxies() map[state.ProxyKey]time.Time {
+	s.mu.Lock()
+	peers := slices.Collect(maps.Values(s.peers))
+	s.mu.Unlock()
+	pending := map[state.ProxyKey]time.Time{}
+	for _, p := range peers {
+		if since := p.stream.PendingSince(); !since.IsZero() {
+			pending[p.key] = since
+		}
+	}
+	return pending
 }
 
 // ConnectedProxies returns the proxies of a mesh that are connected to this instance, in no order.

@@ -34,6 +34,10 @@ func NewReports(state *graph.State, snapshot *table.Snapshot) *Reports {
 	return &Reports{State: state, Snapshot: snapshot, r: table.Eval(snapshot)}
 }
 
+// ReportsBy returns the reports that read with a reader, such as that of a derived value. They have no snapshot, so
+// only reports about one object with recorded reads are possible.
+func ReportsBy(state *graph.State, r *table.Reader) *Reports { return &Reports{State: state, r: r} }
+
 // Reader returns the reader of the reports, which caches derived values. It is for the goroutine of the reports.
 func (s *Reports) Reader() *table.Reader { return s.r }
 

@@ -94,10 +94,15 @@ func (w *World) closed(subscriptions []kind.Subscription) []kind.Subscription {
 // disconnected returns the end of a connection to a replica that may have expired, or nil for an open one. A killed
 // replica could not record it.
 func disconnected(last time.Time, ended bool, connect kind.Time, written *kind.Time) *kind.Time {
-	switch {
-	case written != nil || !ended:
+	if written != nil || !ended {
 		return written
-	case last.Before(connect.Time):
+	}
+	return EndOfConnection(last, connect)
+}
+
+// EndOfConnection returns the end of a connection to a replica that has expired, by the last renewal of its lease.
+func EndOfConnection(last time.Time, connect kind.Time) *kind.Time {
+	if last.Before(connect.Time) {
 		return &connect
 	}
 	return &kind.Time{Time: last}

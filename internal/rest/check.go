@@ -28,18 +28,18 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	known := check.Known{Insight: m.Insight, ZoneInsights: map[string]*kind.ZoneInsight{}}
-	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
-		known.ZoneInsights[o.Envelope().Name] = m.Zone(o.Envelope().Name)
+	report, err := a.Check(r.Context())
+	if err != nil {
+		return err
 	}
-	every := check.NewEveryZone(a.Check(mesh, known), len(m.enabledZones()))
+	every := check.NewEveryZone(report.Part(mesh), len(m.enabledZones()))
 	if a.queriesReplicas(r) {
 		a.checkReplicas(r, every)
 	}
 	if a.Zone == "" && access.UserOf(r.Context()).Proof != access.ByReplica {
 		a.checkZones(r, m, every)
 	}
-	report := every.Report()
+	report = every.Report()
 	if !m.Meshes.IsAll() {
 		report.Limit(m.Meshes)
 		report.Dataplanes, report.Services = m.countChecked(mesh)

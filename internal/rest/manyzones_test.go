@@ -102,9 +102,9 @@ func (z asZone) NewStream(ctx context.Context, d *grpc.StreamDesc, method string
 func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 	t.Helper()
 	var inspector *push.Inspector
-	var tables *graph.State
+	var checks *check.Stage
 	reads, stop, err := viewtest.New(memory.New(memory.Options{}), name,
-		func(state *graph.State) { inspector, tables = push.NewInspector(state), state })
+		func(state *graph.State) { inspector, checks = push.NewInspector(state), check.NewStage(state) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +142,8 @@ func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 	api := &world{store: reads.Store(), view: reads, writer: writer, log: &bytes.Buffer{}}
 	config := api.config()
 	config.Zone, config.Inspector, config.Connections = name, inspector, pages{}
-	config.Check = func(mesh string, known check.Known) *check.Report {
-		return check.Run(check.World{State: tables, Snapshot: tables.Tables.DB.Snapshot(), Known: known, Mesh: mesh,
-			Now: time.Now()})
+	config.Check = func(context.Context) (*check.Report, error) {
+		return check.Run(checks, checks.Tables.DB.Snapshot(), check.World{Ended: config.Expired, Now: time.Now()}), nil
 	}
 	api.handler = New(config)
 	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}, NewReads(config)) }()

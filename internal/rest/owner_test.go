@@ -248,8 +248,8 @@ func TestChecksOfEveryZone(t *testing.T) {
 	config.Zone, config.RemoteZones = "", g.queries
 	own := check.Finding{Problem: "operators-unset", Severity: check.Warning,
 		Object: check.Object{Type: "ControlPlane"}, Detail: "of global"}
-	config.Check = func(string, check.Known) *check.Report {
-		return &check.Report{Dataplanes: 3, Findings: []check.Finding{own}}
+	config.Check = func(context.Context) (*check.Report, error) {
+		return &check.Report{Dataplanes: 3, Findings: []check.Finding{own}}, nil
 	}
 	g.handler = New(config)
 	g.put(t, "/meshes/default", `{"type":"Mesh"}`)

@@ -43,14 +43,14 @@ func (r replicas) Read(ctx context.Context, instance string, q zonequery.Read) (
 // alone finds. It names a replica that does not respond. Replicas that query each other do not do so again.
 func TestReplicasRespond(t *testing.T) {
 	w := newWorld(t, newStore(t))
-	findings := func(problems ...string) func(string, check.Known) *check.Report {
-		return func(string, check.Known) *check.Report {
+	findings := func(problems ...string) func(context.Context) (*check.Report, error) {
+		return func(context.Context) (*check.Report, error) {
 			report := &check.Report{}
 			for _, p := range problems {
 				report.Findings = append(report.Findings, check.Finding{Problem: p, Severity: check.Error,
 					Object: check.Object{Type: "Zone", Name: "x"}})
 			}
-			return report
+			return report, nil
 		}
 	}
 	b, a := w.config(), w.config()

@@ -95,8 +95,8 @@ type Config struct {
 	Connections Connections
 	// Replicas are the other replicas that share the store; nil: there are none.
 	Replicas Replicas
-	// Check returns the findings on the running system.
-	Check func(mesh string, known check.Known) *check.Report
+	// Check returns the findings of this control plane on the running system.
+	Check func(context.Context) (*check.Report, error)
 	// Bundle serves a support bundle.
 	Bundle http.Handler
 

@@ -14,7 +14,6 @@ import (
 	"weft/internal/admission"
 	"weft/internal/audit"
 	"weft/internal/bundle"
-	"weft/internal/check"
 	"weft/internal/diag"
 	"weft/internal/settings"
 	"weft/kind"
@@ -24,14 +23,14 @@ import (
 const bundleTimeout = 10 * time.Second
 
 // bundleHandler serves the support bundle.
-func (s *Server) bundleHandler(look func(mesh string, known check.Known) *check.Report) http.Handler {
+func (s *Server) bundleHandler() http.Handler {
 	parts := []bundle.Section{
 		{Name: "version.json", Write: asJSONLine(func() any {
 			return map[string]string{"version": s.version, "go": runtime.Version(), "instance": s.instance,
 				"zone": s.settings.ZoneName}
 		})},
 		{Name: "settings.json", Write: asJSONLine(func() any { return s.effectiveSettings() })},
-		{Name: "check.json", Write: asJSONLine(func() any { return look("", check.Known{}) })},
+		{Name: "check.json", Write: asJSONLine(func() any { return s.runCheck() })},
 		{Name: "process.json", Write: func(w io.Writer) error {
 			process, err := diag.Read()
 			if err != nil {

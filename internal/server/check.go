@@ -5,39 +5,36 @@ import (
 
 	"weft/internal/check"
 	"weft/internal/inspect"
-	"weft/internal/state"
 	"weft/resource"
 )
 
-// checker returns what finds the problems of this control plane and its meshes.
-func (s *Server) checker() func(mesh string, known check.Known) *check.Report {
-	pending := func(key state.ProxyKey) (since time.Time, ok bool) {
-		if live := s.proxies.Live(key); live.PendingSince != nil {
-			return live.PendingSince.Time, true
-		}
-		return time.Time{}, false
+// world returns the state of this control plane that no table has.
+func (s *Server) world() check.World {
+	snapshot := s.state.Tables.DB.Snapshot()
+	zones := inspect.World{State: s.state, Snapshot: snapshot, Expired: s.replica.HasExpired, Links: s.remote.links}
+	w := check.World{
+		Modifying: s.hub.Inspector.Modifications, Ended: s.replica.HasExpired, ZoneInsight: zones.Zone,
+		Pending: s.proxies.PendingProxies(), Replica: s.replicaState(), OperatorsUnset: s.settings.OperatorsUnset(),
+		Now: time.Now(),
 	}
-	return func(mesh string, known check.Known) *check.Report {
-		var link *inspect.GlobalLink
-		if s.remote.global != nil {
-			link = s.remote.global()
-		}
-		world := check.World{
-			State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Modifying: s.hub.Inspector.Modifications,
-			Known: known, Mesh: mesh, Global: link, Pending: pending,
-			Replica: s.replicaState(), OperatorsUnset: s.settings.OperatorsUnset(), Now: time.Now(),
-		}
-		if since, why, ok := s.outage.Now(); ok {
-			world.StoreOutage = &check.Failure{Since: since, Reason: why}
-		}
-		return check.Run(world)
+	if s.remote.global != nil {
+		w.Global = s.remote.global()
 	}
+	if since, why, ok := s.outage.Now(); ok {
+		w.StoreOutage = &check.Failure{Since: since, Reason: why}
+	}
+	return w
+}
+
+// runCheck returns all findings, evaluated from nothing.
+func (s *Server) runCheck() *check.Report {
+	return check.Run(s.checks, s.state.Tables.DB.Snapshot(), s.world())
 }
 
 // findingsOf returns what `weft check` would find of a resource that a user writes, as the warnings of the write.
 func (s *Server) findingsOf(o resource.Any) []string {
 	var texts []string
-	for _, f := range check.Written(check.World{State: s.state, Snapshot: s.state.Tables.DB.Snapshot()}, o) {
+	for _, f := range check.Written(s.checks, s.state.Tables.DB.Snapshot(), o) {
 		texts = append(texts, f.Problem+": "+f.Detail)
 	}
 	return texts

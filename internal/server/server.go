@@ -21,6 +21,7 @@ import (
 	"weft/internal/audit"
 	"weft/internal/barrier"
 	"weft/internal/bundle"
+	"weft/internal/check"
 	"weft/internal/dpserver"
 	"weft/internal/envoy"
 	"weft/internal/graph"
@@ -80,6 +81,7 @@ type Server struct {
 	firstStart   bool       // the store is new, or its first start failed
 	metrics      *metrics.Metrics
 	state        *graph.State
+	checks       *check.Stage
 	view         *view.View
 	mirrored     *mirror.Health // of all mirrors of the store
 	writer       *admission.Writer
@@ -194,6 +196,7 @@ func (s *Server) goLead(ctx context.Context, run func(context.Context)) {
 func (s *Server) buildTable(context.Context) error {
 	s.metrics = metrics.New(s.version, s.settings.ZoneName, s.instance)
 	s.state = graph.NewState(s.settings.ZoneName)
+	s.checks = check.NewStage(s.state)
 	s.state.Tables.DefaultMesh = s.settings.DefaultMesh
 	s.state.Tables.SpireSocket = s.settings.SpireSocket()
 	s.state.Tables.LocalNetworks = s.settings.LocalNetworks
@@ -393,12 +396,12 @@ func (s *Server) serve(ctx context.Context) error {
 
 // apiConfig returns the parts of the API.
 func (s *Server) apiConfig() rest.Config {
-	look := s.checker()
 	config := rest.Config{
 		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
-		Tokens: s.tokens, Audit: s.audit, Check: look, Bundle: s.bundleHandler(look),
-		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
+		Tokens: s.tokens, Audit: s.audit, Bundle: s.bundleHandler(),
+		Check: func(context.Context) (*check.Report, error) { return s.runCheck(), nil },
+		Zone:  s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
 		Now: time.Now, Log: s.log,
 	}
 	if s.replicas != nil {

@@ -192,6 +192,8 @@ type Index[V any] interface {
 	List(r *Reader, key string) []V
 	// Any returns true where a row is under an index key. It reads as much as List, without the cost of the rows.
 	Any(r *Reader, key string) bool
+	// Contains returns true where a row under an index key matches. It costs the rows up to the first that does.
+	Contains(r *Reader, key string, match func(V) bool) bool
 }
 
 // index is the only [Index].
@@ -222,11 +224,15 @@ func (x *index[V]) List(r *Reader, key string) []V {
 	return rows
 }
 
-func (x *index[V]) Any(r *Reader, key string) (found bool) {
+func (x *index[V]) Any(r *Reader, key string) bool {
+	return x.Contains(r, key, func(V) bool { return true })
+}
+
+func (x *index[V]) Contains(r *Reader, key string, match func(V) bool) (found bool) {
 	r.recordRead(readKey{x.source, key})
-	x.table.walk(r.snapshot, entryPrefix(key), x.source, func(V) bool {
-		found = true
-		return false
+	x.table.walk(r.snapshot, entryPrefix(key), x.source, func(row V) bool {
+		found = match(row)
+		return !found
 	})
 	return found
 }

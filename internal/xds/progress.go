@@ -38,6 +38,14 @@ func (s *Stream) Progress() Progress {
 	}
 }
 
+// PendingSince returns the time since which the client is not in sync; zero where it is.
+func (s *Stream) PendingSince() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.track(time.Now())
+	return s.pendingSince
+}
+
 // track notes the time since which the client is not in sync. It is called for every request and every response, so the
 // time is exact except for the delay until a sender wakes.
 func (s *Stream) track(now time.Time) {
