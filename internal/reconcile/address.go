@@ -18,7 +18,8 @@ import (
 const streamGrace = 15 * time.Second
 
 // absence is a zone proxy without a stream, with the time when this instance noticed. It is a local row of one run:
-// after a restart every zone proxy has the whole grace again.
+// after a restart a zone proxy has the whole grace again. The end of the grace is stored with its entry, which is
+// neither healthy nor draining: such a proxy has no grace again, and is absent until its stream returns.
 type absence struct {
 	Request Request // the addresses that have the proxy as an entry
 	Proxy   state.ProxyKey
@@ -151,7 +152,7 @@ func (h *presence) entries(proxies []zoneproxy.Proxy,
 	before []kind.ZoneProxyAddress) (entries []kind.ZoneProxyAddress) {
 	for i := range proxies {
 		d := &proxies[i]
-		present := h.present(d)
+		present := h.present(d, isKnownAbsent(d, before))
 		if entry, ok := entryOf(d, before); ok {
 			serves := (d.Serves || d.ServesFormer) && !d.Plaintext && present
 			entry.Healthy, entry.Draining = serves && !d.Draining, serves && d.Draining
@@ -161,10 +162,13 @@ func (h *presence) entries(proxies []zoneproxy.Proxy,
 	return entries
 }
 
-// present returns true while the proxy has a stream, and for streamGrace after its loss.
-func (h *presence) present(d *zoneproxy.Proxy) bool {
+// present returns true while the proxy has a stream, and for streamGrace after its loss unless it is known as absent.
+func (h *presence) present(d *zoneproxy.Proxy, knownAbsent bool) bool {
 	if d.Instance != "" && h.p.lives(h.r, d.Instance) {
 		return true
+	}
+	if knownAbsent {
+		return false
 	}
 	h.absent = append(h.absent, d.Proxy)
 	gone, known := h.p.absences.Get(h.r, absence{Request: h.request, Proxy: d.Proxy}.key())
@@ -187,18 +191,28 @@ func (h *presence) endAbsences() {
 // entryOf returns the current address of a serving zone proxy, or its former entry until it serves; false where it has
 // never served.
 func entryOf(d *zoneproxy.Proxy, before []kind.ZoneProxyAddress) (kind.ZoneProxyAddress, bool) {
-	legacy := d.Proxy.Mesh == ""
 	if d.Serves {
-		return kind.ZoneProxyAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: legacy}, true
+		return kind.ZoneProxyAddress{Name: d.Proxy.Name, Address: d.Address, Port: d.Port, Legacy: isLegacy(d)}, true
 	}
-	i := slices.IndexFunc(before, func(a kind.ZoneProxyAddress) bool {
-		return a.Name == d.Proxy.Name && a.Legacy == legacy
-	})
-	if i < 0 {
-		return kind.ZoneProxyAddress{}, false
+	if i := indexOf(d, before); i >= 0 {
+		return before[i], true
 	}
-	return before[i], true
+	return kind.ZoneProxyAddress{}, false
 }
+
+// isKnownAbsent reports whether a zone proxy without a stream is absent by its former entry.
+func isKnownAbsent(d *zoneproxy.Proxy, before []kind.ZoneProxyAddress) bool {
+	i := indexOf(d, before)
+	return i >= 0 && !before[i].Healthy && !before[i].Draining
+}
+
+func indexOf(d *zoneproxy.Proxy, entries []kind.ZoneProxyAddress) int {
+	return slices.IndexFunc(entries, func(a kind.ZoneProxyAddress) bool {
+		return a.Name == d.Proxy.Name && a.Legacy == isLegacy(d)
+	})
+}
+
+func isLegacy(d *zoneproxy.Proxy) bool { return d.Proxy.Mesh == "" }
 
 // preferred returns the mesh's own entries where one of them is healthy, and otherwise the legacy entries as well.
 func preferred(own, legacy []kind.ZoneProxyAddress) []kind.ZoneProxyAddress {

@@ -118,7 +118,8 @@ func TestAnIngressThatMovesIsDialedWhereItWasUntilItServesAnew(t *testing.T) {
 	w.wantAddresses("once it does", "one=192.168.1.22")
 }
 
-// A zone ingress without a stream stays healthy for streamGrace, and again after a restart of the control plane.
+// A zone ingress without a stream stays healthy for streamGrace, and again after a restart of the control plane. Once
+// the time was over, it is absent until its stream returns.
 func TestAnIngressWithoutAStreamHasAGrace(t *testing.T) {
 	w := newIngresses(t)
 	w.put(w.zoneIngress("one", "192.168.1.1"), w.stream("one", "here"), w.passes("one", "192.168.1.1"))
@@ -133,6 +134,8 @@ func TestAnIngressWithoutAStreamHasAGrace(t *testing.T) {
 	w.wantAddresses("after a restart", "one=192.168.1.1")
 	w.now = w.now.Add(streamGrace)
 	w.wantAddresses("when the time is over", "one=192.168.1.1 down")
+	w.commit(w.plan.removeLocalRows) // a restart
+	w.wantAddresses("after a restart it is still absent", "one=192.168.1.1 down")
 	w.put(w.stream("one", "here"))
 	w.wantAddresses("when it is back", "one=192.168.1.1")
 	w.put(w.stream("one", ""))
@@ -241,6 +244,27 @@ func TestTheProxiesOfAZoneGetServingEgresses(t *testing.T) {
 	w.remove(kind.Dataplanes.Key("default", "one"))
 	w.remove(kind.Dataplanes.Key("default", "two"))
 	w.wantEgresses("when they are deleted", "")
+}
+
+// TestADrainedEgressStaysAbsent: an egress drains and stops. A restart of the control plane does not make its clients
+// dial it again; the stream of its next run does.
+func TestADrainedEgressStaysAbsent(t *testing.T) {
+	w := newIngresses(t)
+	w.put(identityFor("default", "identity", nil), w.egress("one", 10001), w.stream("one", "here"),
+		w.servesEgress("one", false, 10001))
+	w.wantEgresses("before", "one=10001")
+	w.put(w.servesEgress("one", true, 10001))
+	w.wantEgresses("while it drains", "one=10001 draining")
+	w.put(w.stream("one", ""))
+	w.wantEgresses("when its stream has ended", "one=10001 draining")
+	w.now = w.now.Add(streamGrace)
+	w.wantEgresses("after the grace", "one=10001 down")
+	w.commit(w.plan.removeLocalRows) // a restart
+	w.wantEgresses("after a restart", "one=10001 down")
+	w.put(w.servesEgress("one", false, 10001))
+	w.wantEgresses("before its stream returns", "one=10001 down")
+	w.put(w.stream("one", "here"))
+	w.wantEgresses("when its stream has returned", "one=10001")
 }
 
 // A ZoneEgress is dialed for a mesh while none of the mesh's own egresses is ready, and again when none is. (Mesh
