@@ -395,6 +395,14 @@ func (v *ProxyVersion) Text() string {
 	return v.Envoy.Version
 }
 
+// AgentText returns the version of weft-dp, or an empty string.
+func (v *ProxyVersion) AgentText() string {
+	if v == nil || v.Agent == nil {
+		return ""
+	}
+	return v.Agent.Version
+}
+
 // ProgramVersion is the version of one program.
 type ProgramVersion struct {
 	Version string `json:"version" schema:"maxLength=253"` // such as 1.40.0

@@ -9,10 +9,12 @@ package inspect
 import (
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"weft/internal/access"
 	"weft/internal/graph"
+	"weft/internal/state"
 	"weft/internal/table"
 	"weft/kind"
 	"weft/resource"
@@ -57,25 +59,38 @@ type World struct {
 	Modifying Modifying
 }
 
-// Resources returns the resources of a kind in the order of their keys: those of one mesh, or of all meshes of the
-// world where the mesh is empty. It leaves out what is not of these meshes.
+// Resources returns the resources of a kind in the order of their [state.RowKey]: those of one mesh, or of all meshes
+// of the world where the mesh is empty. It leaves out what is not of these meshes.
 func (w *World) Resources(of, mesh string) iter.Seq[resource.Any] {
+	return w.ResourcesAfter(of, mesh, "")
+}
+
+// ResourcesAfter returns the [World.Resources] after a [state.RowKey]. "" is before the first.
+func (w *World) ResourcesAfter(of, mesh, after string) iter.Seq[resource.Any] {
 	d := kind.ByName(of)
 	if mesh != "" || w.Meshes.IsAll() {
-		return w.filter(w.State.Tables.ResourcesAfter(w.Snapshot, of, mesh, ""))
+		return w.filter(w.State.Tables.ResourcesAfter(w.Snapshot, of, mesh, after))
 	}
 	if d.Describe().Scope != resource.Mesh {
-		return w.filter(w.State.Tables.ResourcesAfter(w.Snapshot, of, "", ""))
+		return w.filter(w.State.Tables.ResourcesAfter(w.Snapshot, of, "", after))
 	}
 	return func(yield func(resource.Any) bool) {
-		for _, mesh := range w.Meshes.Names() {
-			for o := range w.State.Tables.ResourcesAfter(w.Snapshot, of, mesh, "") {
+		for _, mesh := range w.meshesInOrder() {
+			for o := range w.State.Tables.ResourcesAfter(w.Snapshot, of, mesh, after) {
 				if !yield(o) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// meshesInOrder returns the meshes of a world that has not all of them, in the order of the row keys of their resources:
+// "a-b" is before "a", as "a-b/" is before "a/".
+func (w *World) meshesInOrder() []string {
+	names := w.Meshes.Names()
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(state.MeshKey(a), state.MeshKey(b)) })
+	return names
 }
 
 // filter leaves out what is not of the meshes of the world.

@@ -92,12 +92,12 @@ func (w *World) Mesh(mesh string) Mesh {
 			m.MTLS.SupportedBackends[b.Name] = certified
 		}
 	}
-	m.Services.Internal = w.count(kind.MeshServices, mesh)
-	m.Services.External = w.count(kind.MeshExternalServices, mesh)
+	m.Services.Internal = w.Count(kind.MeshServices, mesh)
+	m.Services.External = w.Count(kind.MeshExternalServices, mesh)
 	m.Services.Total = m.Services.Internal + m.Services.External
 	m.ByType.Standard = m.Dataplanes
 	for _, d := range CountedKinds() {
-		if n := w.count(d, mesh); n > 0 && d.Describe().Scope == resource.Mesh {
+		if n := w.Count(d, mesh); n > 0 && d.Describe().Scope == resource.Mesh {
 			m.Resources[d.Describe().Name] = Total{n}
 		}
 	}
@@ -118,8 +118,9 @@ func CountedKinds() []resource.Descriptor {
 	})
 }
 
-// count returns the number of resources of a kind, in one mesh or, for an empty name, in all meshes of the world.
-func (w *World) count(d resource.Descriptor, mesh string) int {
+// Count returns the number of resources of a kind, in one mesh or, for an empty name, in all meshes of the world. It
+// costs no pass over the resources of a kind of mesh scope.
+func (w *World) Count(d resource.Descriptor, mesh string) int {
 	n, of := 0, d.Describe()
 	switch {
 	case w.Meshes.IsAll(), mesh != "" && w.Meshes.Has(mesh):
@@ -185,7 +186,7 @@ type GlobalServices struct {
 // Global returns the summary of the meshes of the world. A service without proxies counts as offline.
 func (w *World) Global() Global {
 	var g Global
-	g.Meshes.Total = w.count(kind.Meshes, "")
+	g.Meshes.Total = w.Count(kind.Meshes, "")
 	all := map[*resource.Object[kind.Dataplane]]known{}
 	for dp, k := range w.proxies("") {
 		all[dp] = k
@@ -195,10 +196,10 @@ func (w *World) Global() Global {
 	for o := range w.Resources(kind.MeshServices.Name, "") {
 		g.Services.Internal.add(w.providers(o.(*resource.Object[kind.MeshService]), seen).status())
 	}
-	g.Services.External.Total = w.count(kind.MeshExternalServices, "")
+	g.Services.External.Total = w.Count(kind.MeshExternalServices, "")
 	g.Resources = map[string]Total{}
 	for _, d := range CountedKinds() {
-		if n := w.count(d, ""); n > 0 {
+		if n := w.Count(d, ""); n > 0 {
 			g.Resources[d.Describe().Name] = Total{n}
 		}
 	}
@@ -206,10 +207,10 @@ func (w *World) Global() Global {
 		g.Policies.Total += g.Resources[d.Describe().Name].Total
 	}
 	for o := range w.Resources(kind.ZoneIngresses.Name, "") {
-		g.Zones.ZoneIngresses.add(w.online(state.ZoneIngressProxy(o.Envelope().Name)))
+		g.Zones.ZoneIngresses.add(w.IsConnected(state.ZoneIngressProxy(o.Envelope().Name)))
 	}
 	for o := range w.Resources(kind.ZoneEgresses.Name, "") {
-		g.Zones.ZoneEgresses.add(w.online(state.ZoneEgressProxy(o.Envelope().Name)))
+		g.Zones.ZoneEgresses.add(w.IsConnected(state.ZoneEgressProxy(o.Envelope().Name)))
 	}
 	for o := range w.Resources(kind.Zones.Name, "") {
 		g.Zones.ControlPlanes.add(w.ZoneConnected(o.Envelope().Name))
@@ -217,8 +218,8 @@ func (w *World) Global() Global {
 	return g
 }
 
-// online reports whether a proxy is connected.
-func (w *World) online(key state.ProxyKey) bool {
+// IsConnected reports whether a proxy is connected.
+func (w *World) IsConnected(key state.ProxyKey) bool {
 	insight, ok := w.State.Tables.Insight(table.Eval(w.Snapshot), key)
 	return ok && w.connected(&insight.Spec)
 }

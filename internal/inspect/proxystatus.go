@@ -164,7 +164,7 @@ func (w *World) proxies(mesh string) iter.Seq2[*resource.Object[kind.Dataplane],
 		return w.proxiesUnder("")
 	}
 	return func(yield func(*resource.Object[kind.Dataplane], known) bool) {
-		for _, mesh := range w.Meshes.Names() {
+		for _, mesh := range w.meshesInOrder() {
 			for dp, k := range w.proxiesUnder(state.MeshKey(mesh)) {
 				if !yield(dp, k) {
 					return
@@ -192,6 +192,31 @@ func (w *World) proxiesUnder(prefix string) iter.Seq2[*resource.Object[kind.Data
 		}
 	}
 }
+
+// Proxy is a Dataplane with what is stored about its proxy.
+type Proxy struct {
+	Dataplane *resource.Object[kind.Dataplane]
+	known     known
+}
+
+// Insight returns the stored insight, nil for a proxy that never connected. Its subscriptions may be open to an expired
+// replica.
+func (p *Proxy) Insight() *kind.DataplaneInsight { return p.known.insight }
+
+// Proxies returns the proxies of a mesh, or of all meshes for an empty name, in the order of [state.RowKey]. It costs
+// less than a look-up of each.
+func (w *World) Proxies(mesh string) iter.Seq[Proxy] {
+	return func(yield func(Proxy) bool) {
+		for dp, k := range w.proxies(mesh) {
+			if !yield(Proxy{dp, k}) {
+				return
+			}
+		}
+	}
+}
+
+// StatusOf returns the [World.Status] of a proxy.
+func (w *World) StatusOf(p *Proxy) Status { return w.status(p.Dataplane, p.known) }
 
 // follower has the remaining rows of a kind, in the order of their [state.RowKey].
 type follower[S any] struct{ rows []*resource.Object[S] }

@@ -25,8 +25,9 @@ type ServiceInsight struct {
 }
 
 func (a *api) insightRoutes() []route {
-	meshes, mesh := a.joined(kind.Meshes, meshInsight)
-	all, service := a.joined(kind.MeshServices, serviceInsight)
+	meshes, mesh := a.joined(&listing{of: kind.Meshes, reads: overviewReads, show: meshInsight})
+	all, service := a.joined(&listing{of: kind.MeshServices, reads: overviewReads, show: serviceInsight,
+		status: serviceStatus, parameters: []string{"type"}})
 	services := func(w http.ResponseWriter, r *http.Request) error { return a.serviceInsights(w, r, all) }
 	return []route{
 		{"GET /mesh-insights", access.Read, meshes},
@@ -83,7 +84,7 @@ func (a *api) emptyList(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return writeJSON(w, http.StatusOK, listPage{Items: []any{}})
+	return a.writeValidated(w, r, listPage{Items: []any{}})
 }
 
 func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {

@@ -43,38 +43,35 @@ func (a *api) inspectRoutes() []route {
 	return routes
 }
 
-// wholePage is a list on one page.
-type wholePage struct {
-	Total int     `json:"total"`
-	Items []any   `json:"items"`
-	Next  *string `json:"next"`
-}
-
-// selectedPage is the part of a list of resources that the query of a request selects by name, offset and size.
-func selectedPage(w http.ResponseWriter, r *http.Request, all []resource.Any, show func(resource.Any) any) error {
-	q, err := parseQuery(r.URL.Query(), kind.Meshes)
+// selectedPage is the part of a list of Dataplanes, in the order of their row keys, that the query of a request selects.
+// Without a cursor, the next page begins at a number, as in Kuma.
+func (a *api) selectedPage(w http.ResponseWriter, r *http.Request, m *snapshot, all []resource.Any,
+	show func(resource.Any) any) error {
+	c := &listing{of: kind.Meshes, show: func(_ *snapshot, o resource.Any) (any, error) { return show(o), nil }}
+	q, err := a.parseQuery(r.URL.Query(), c)
 	if err != nil {
 		return err
 	}
-	page := wholePage{Items: []any{}}
-	for _, o := range all {
-		if !q.wants(nil, o) {
-			continue
-		}
-		page.Total++
-		if page.Total > q.offset && len(page.Items) < q.size {
-			page.Items = append(page.Items, show(o))
+	rows := func(yield func(*listed) bool) {
+		for _, o := range all {
+			if !yield(&listed{Any: o}) {
+				return
+			}
 		}
 	}
-	if shown := q.offset + len(page.Items); len(page.Items) > 0 && shown < page.Total {
-		next := offsetURL(r, strconv.Itoa(shown))
-		page.Next = &next
+	page, err := q.respond(m, r, c, q.pick(m, c, q.order.field == nil, rows))
+	if err != nil {
+		return err
 	}
-	return writeJSON(w, http.StatusOK, page)
+	if page.Next != nil && !q.strict {
+		*page.Next = pageURL(r, "offset", strconv.Itoa(q.offset+len(page.Items)))
+	}
+	return a.writeValidated(w, r, page)
 }
 
-func writePage(w http.ResponseWriter, items []any) error {
-	return writeJSON(w, http.StatusOK, wholePage{Total: len(items), Items: append([]any{}, items...)})
+// writePage responds with a list on one page.
+func (a *api) writePage(w http.ResponseWriter, r *http.Request, items []any) error {
+	return a.writeValidated(w, r, listPage{Total: len(items), Items: append([]any{}, items...)})
 }
 
 // kriMeta returns the metadata of a resource in an inspection.
@@ -315,7 +312,7 @@ func (a *api) olderRules(w http.ResponseWriter, r *http.Request) error {
 	if _, err := a.inspectedProxy(r); err != nil {
 		return err
 	}
-	return writePage(w, nil)
+	return a.writePage(w, r, nil)
 }
 
 // mergedRules returns the effective confs of each inbound and destination, by kind of policies.
@@ -644,7 +641,7 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 				selected = append(selected, dp)
 			}
 		}
-		return selectedPage(w, r, selected, show)
+		return a.selectedPage(w, r, m, selected, show)
 	}
 }
 
@@ -666,7 +663,7 @@ func (a *api) serviceDataplanes(w http.ResponseWriter, r *http.Request) error {
 		}
 		last = dp.Name
 	}
-	return writePage(w, items)
+	return a.writePage(w, r, items)
 }
 
 // hostnames lists the host names of a service in the zone of this control plane.
@@ -695,7 +692,7 @@ func (a *api) hostnames(d resource.Descriptor) func(http.ResponseWriter, *http.R
 		for _, address := range addressesOf(m.status(o)) {
 			items = append(items, hostname{address.Hostname, zones})
 		}
-		return writePage(w, items)
+		return a.writePage(w, r, items)
 	}
 }
 

@@ -90,7 +90,8 @@ func (a *api) overviewRoutes() []route {
 		{kind.ZoneIngresses, zoneIngressOverview},
 		{kind.ZoneEgresses, zoneEgressOverview},
 	} {
-		list, one := a.joined(shown.of, shown.show)
+		list, one := a.joined(&listing{of: shown.of, reads: overviewReads, show: shown.show,
+			status: a.statusOf(shown.of)})
 		for _, segment := range shown.of.Describe().Segments() {
 			lists, own := collections(shown.of.Describe(), segment)
 			for _, path := range lists {
@@ -104,22 +105,19 @@ func (a *api) overviewRoutes() []route {
 	return routes
 }
 
-// joined returns the handlers of the list and of one resource of a kind, in the form that show returns.
-func (a *api) joined(d resource.Descriptor, show func(*snapshot, resource.Any) (any, error)) (list,
-	one func(http.ResponseWriter, *http.Request) error) {
-	list = func(w http.ResponseWriter, r *http.Request) error {
-		return a.page(w, r, d, overviewReads, show)
-	}
+// joined returns the handlers of a list and of one of its resources, in the form of the list.
+func (a *api) joined(c *listing) (list, one func(http.ResponseWriter, *http.Request) error) {
+	list = func(w http.ResponseWriter, r *http.Request) error { return a.page(w, r, c) }
 	one = func(w http.ResponseWriter, r *http.Request) error {
-		m, err := a.read(r.Context(), overviewReads...)
+		m, err := a.read(r.Context(), c.reads...)
 		if err != nil {
 			return err
 		}
-		o, err := m.requested(r, d)
+		o, err := m.requested(r, c.of)
 		if err != nil {
 			return err
 		}
-		body, err := show(m, o)
+		body, err := c.show(m, o)
 		if err != nil {
 			return err
 		}

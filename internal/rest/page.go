@@ -1,13 +1,11 @@
 package rest
 
 import (
-	"cmp"
 	"encoding/json"
+	"iter"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 
 	"weft/internal/inspect"
@@ -25,17 +23,50 @@ const (
 	maxWhole = 4
 )
 
-// query is the query of a list.
-type query struct {
-	size   int
-	offset int    // number of resources to skip
-	after  string // the [state.RowKey] of the last resource of the previous page, or empty
-	keep   []filter
-	reads  []resource.Descriptor // that the filters read
+// listing is a list of the API: the resources of a kind, in one form.
+type listing struct {
+	of    resource.Descriptor
+	reads []resource.Descriptor // from which the form is computed
+	show  func(*snapshot, resource.Any) (any, error)
+	// status has the status of a resource in the form; nil: it has none.
+	status *statusColumn
+	// parameters of the query that the list has beside those of every list.
+	parameters []string
 }
 
-// filter reports whether a resource belongs to the list.
-type filter func(*snapshot, resource.Any) bool
+// listed is a resource of a list.
+type listed struct {
+	resource.Any
+	// proxy is that of a Dataplane, where the query reads what is stored about it.
+	proxy inspect.Proxy
+}
+
+// rowKey returns the [state.RowKey] of the resource.
+func (l *listed) rowKey() string {
+	key := l.Key()
+	return state.RowKey(key.Mesh, key.Name)
+}
+
+// rows returns the resources of a kind in the order of their row keys, of one mesh, or of all where the mesh is empty.
+// With proxies, a Dataplane has what is stored about its proxy. A yielded resource is valid until the next one.
+func (m *snapshot) rows(d resource.Descriptor, mesh string, proxies bool) iter.Seq[*listed] {
+	return func(yield func(*listed) bool) {
+		var l listed
+		if proxies && d == resource.Descriptor(kind.Dataplanes) {
+			for l.proxy = range m.Proxies(mesh) {
+				if l.Any = l.proxy.Dataplane; !yield(&l) {
+					return
+				}
+			}
+			return
+		}
+		for l.Any = range m.Resources(d.Describe().Name, mesh) {
+			if !yield(&l) {
+				return
+			}
+		}
+	}
+}
 
 // listPage is the response of a list.
 type listPage struct {
@@ -44,10 +75,9 @@ type listPage struct {
 	Next  *string `json:"next"` // URL of the next page
 }
 
-// page responds with the part of a list that the query selects, each item in the form that show returns.
-func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor, reads []resource.Descriptor,
-	show func(*snapshot, resource.Any) (any, error)) error {
-	q, err := parseQuery(r.URL.Query(), d)
+// page responds with the part of a list that the query selects.
+func (a *api) page(w http.ResponseWriter, r *http.Request, c *listing) error {
+	q, err := a.parseQuery(r.URL.Query(), c)
 	if err != nil {
 		return err
 	}
@@ -61,79 +91,119 @@ func (a *api) page(w http.ResponseWriter, r *http.Request, d resource.Descriptor
 			return r.Context().Err()
 		}
 	}
-	m, err := a.read(r.Context(), slices.Concat(reads, q.reads)...)
+	m, err := a.read(r.Context(), slices.Concat(c.reads, q.reads)...)
 	if err != nil {
 		return err
 	}
 	if err := m.needMesh(r); err != nil {
 		return err
 	}
-	found, total, more := q.run(m, d, r.PathValue("mesh"))
-	response := listPage{Total: total, Items: []any{}}
-	for _, o := range found {
-		item, err := show(m, o)
-		if err != nil {
-			return err
-		}
-		response.Items = append(response.Items, item)
-	}
-	if more {
-		next := nextURL(r, found[len(found)-1])
-		response.Next = &next
+	response, err := q.respond(m, r, c, q.run(m, c, r.PathValue("mesh")))
+	if err != nil {
+		return err
 	}
 	raw, err := json.Marshal(response)
 	if err != nil {
 		return err
 	}
 	made() // a slow client holds up no other list
-	w.Header().Set("Content-Type", "application/json")
-	writeRaw(w, http.StatusOK, raw)
+	a.writeRawValidated(w, r, raw)
 	return nil
 }
 
-// run returns the resources of the page, the size of the whole list, and whether more follow.
-func (q *query) run(m *snapshot, d resource.Descriptor, mesh string) (page []resource.Any, total int, more bool) {
-	before := q.offset
-	for o := range m.Resources(d.Describe().Name, mesh) {
-		if !q.wants(m, o) {
+// respond returns the response with a selection of the list.
+func (q *query) respond(m *snapshot, r *http.Request, c *listing, found selection) (*listPage, error) {
+	response := &listPage{Total: found.total, Items: []any{}}
+	for _, l := range found.rows {
+		item, err := c.show(m, l.Any)
+		if err != nil {
+			return nil, err
+		}
+		response.Items = append(response.Items, item)
+	}
+	if found.more {
+		next := q.nextURL(r, &found.rows[len(found.rows)-1])
+		response.Next = &next
+	}
+	return response, nil
+}
+
+// selection is the part of a list that a query selects.
+type selection struct {
+	rows  []placed // of the page, in order
+	total int      // of all pages
+	more  bool     // rows follow
+}
+
+// run returns the page that the query selects of a mesh, or of all where the mesh is empty. A page in the order of row
+// keys without a filter costs its size; any other one costs a pass over the rows, and never a sort of them.
+func (q *query) run(m *snapshot, c *listing, mesh string) selection {
+	if q.order.isOfRows(c.of, mesh) && len(q.keep) == 0 {
+		return q.seek(m, c, mesh)
+	}
+	return q.pick(m, c, q.order.isOfRows(c.of, mesh), m.rows(c.of, mesh, q.proxies))
+}
+
+// seek returns the page of a list without filters, from its first row on.
+func (q *query) seek(m *snapshot, c *listing, mesh string) selection {
+	name, after := c.of.Describe().Name, ""
+	if q.after != nil {
+		after = q.after.row
+	}
+	found, skipped := selection{total: m.Count(c.of, mesh)}, 0
+	place := q.order.placing(m, c.status)
+	for o := range m.ResourcesAfter(name, mesh, after) {
+		switch l := (listed{Any: o}); {
+		case skipped < q.offset:
+			skipped++
+		case len(found.rows) == q.size:
+			found.more = true
+			return found
+		default:
+			found.rows = append(found.rows, placed{l, place(&l)})
+		}
+	}
+	return found
+}
+
+// pick returns the page of rows that all filters keep. inOrder states that the rows arrive in the order of the query.
+func (q *query) pick(m *snapshot, c *listing, inOrder bool, rows iter.Seq[*listed]) selection {
+	matches, place := q.matching(m), q.order.placing(m, c.status)
+	best, skipped, following := q.order.newBest(q.size, inOrder), 0, 0
+	found := selection{}
+	for l := range rows {
+		if !matches(l) {
 			continue
 		}
-		total++
+		found.total++
+		at := place(l)
 		switch {
-		case q.after != "" && rowKey(o) <= q.after:
-		case before > 0:
-			before--
-		case len(page) < q.size:
-			page = append(page, o)
+		case q.after != nil && q.order.compare(&at, q.after) <= 0:
+		case skipped < q.offset:
+			skipped++
 		default:
-			more = true
+			following++
+			best.add(placed{*l, at})
 		}
 	}
-	return page, total, more
+	found.rows = best.sorted()
+	found.more = following > len(found.rows)
+	return found
 }
 
-func (q *query) wants(m *snapshot, o resource.Any) bool {
-	for _, keep := range q.keep {
-		if !keep(m, o) {
-			return false
-		}
+// nextURL returns the absolute URL of the page after a row. A resource that exists and keeps its place during the whole
+// iteration is returned once, whatever is created or deleted meanwhile.
+func (q *query) nextURL(r *http.Request, last *placed) string {
+	if q.strict {
+		return pageURL(r, "after", q.order.cursor(&last.at))
 	}
-	return true
+	return pageURL(r, "offset", last.at.row)
 }
 
-func rowKey(o resource.Any) string {
-	key := o.Key()
-	return state.RowKey(key.Mesh, key.Name)
-}
-
-// nextURL returns the absolute URL of the next page. A resource that exists during the whole iteration is returned
-// once, whatever is created or deleted meanwhile.
-func nextURL(r *http.Request, last resource.Any) string { return offsetURL(r, rowKey(last)) }
-
-// offsetURL returns the absolute URL of a request with another offset.
-func offsetURL(r *http.Request, offset string) string {
+// pageURL returns the absolute URL of a request with another value of a parameter.
+func pageURL(r *http.Request, parameter, value string) string {
 	values := r.URL.Query()
-	values.Set("offset", offset)
+	values.Set(parameter, value)
 	scheme := "http"
 	if r.TLS != nil {
 		scheme = "https"
@@ -141,120 +211,6 @@ func offsetURL(r *http.Request, offset string) string {
 	return (&url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path, RawQuery: values.Encode()}).String()
 }
 
-func parseQuery(values url.Values, d resource.Descriptor) (*query, error) {
-	if n := parameters(values); n > maxFilters {
-		return nil, resource.Errorf(resource.Invalid, "the query has %d parameters, at most %d are read", n, maxFilters)
-	}
-	q := &query{}
-	var problems resource.Problems
-	number := func(field, fallback string, least, most int) int {
-		n, err := strconv.Atoi(cmp.Or(values.Get(field), fallback))
-		if err != nil || n < least || n > most {
-			problems.Add(field, "%q is not a number from %d to %d", values.Get(field), least, most)
-		}
-		return n
-	}
-	q.size = wholeList
-	if values.Get("size") != "" {
-		q.size = number("size", "", 1, largestPage)
-	}
-	if at := values.Get("offset"); strings.Contains(at, "/") { // a number or a name has no slash
-		q.after = at
-	} else {
-		q.offset = number("offset", "0", 0, 1<<30)
-	}
-	if part := values.Get("name"); part != "" {
-		q.keep = append(q.keep, func(_ *snapshot, o resource.Any) bool { return strings.Contains(o.Key().Name, part) })
-	}
-	q.parseFilters(values, d, &problems)
-	if d == resource.Descriptor(kind.Dataplanes) {
-		q.parseTags(values["tag"], &problems)
-		q.parseGateway(values, &problems)
-	}
-	if len(problems) > 0 {
-		return nil, invalidQuery(problems...)
-	}
-	return q, nil
-}
-
-// parameters counts the values of a query.
-func parameters(values url.Values) (n int) {
-	for _, of := range values {
-		n += len(of)
-	}
-	return n
-}
-
-// parseFilters reads `filter[labels.NAME]=VALUE`, all of which must match, and for Dataplanes `filter[status]`.
-func (q *query) parseFilters(values url.Values, d resource.Descriptor, problems *resource.Problems) {
-	labels := map[string]string{}
-	for key := range values {
-		inner, isFilter := strings.CutPrefix(key, "filter[")
-		inner, closed := strings.CutSuffix(inner, "]")
-		label, isLabel := strings.CutPrefix(inner, "labels.")
-		switch {
-		case isFilter && closed && isLabel && label != "":
-			labels[label] = values.Get(key)
-		case isFilter && closed && inner == "status" && d == resource.Descriptor(kind.Dataplanes):
-			q.parseStatus(key, values.Get(key), problems)
-		case isFilter:
-			problems.Add(key,
-				"is not a filter; use filter[labels.NAME]=VALUE, for Dataplanes filter[status]=STATUS too")
-		}
-	}
-	if len(labels) > 0 {
-		q.keep = append(q.keep, func(_ *snapshot, o resource.Any) bool {
-			return kind.Subset(labels, o.Envelope().Labels)
-		})
-	}
-}
-
-func (q *query) parseStatus(field, value string, problems *resource.Problems) {
-	wanted := inspect.Status(strings.ToLower(value))
-	switch wanted {
-	case inspect.Online, inspect.Offline, inspect.PartiallyDegraded:
-		q.reads = append(q.reads, kind.DataplaneInsights, kind.DataplaneListenerStatuses)
-		q.keep = append(q.keep, func(m *snapshot, o resource.Any) bool { return m.Status(dataplane(o)) == wanted })
-	default:
-		problems.Add(field, "%q is neither online nor offline nor partially_degraded", value)
-	}
-}
-
-// parseTags reads `tag=NAME:VALUE`, where "*" is any value. A Dataplane matches if, for each tag, one of its inbounds
-// has it.
-func (q *query) parseTags(tags []string, problems *resource.Problems) {
-	for _, tag := range tags {
-		name, value, ok := strings.Cut(tag, ":")
-		if !ok || name == "" {
-			problems.Add("tag", "%q is not NAME:VALUE", tag)
-			continue
-		}
-		q.keep = append(q.keep, func(_ *snapshot, o resource.Any) bool {
-			for _, in := range dataplane(o).Spec.Networking.Inbound {
-				if has, ok := in.Tags[name]; ok && (value == "*" || value == has) {
-					return true
-				}
-			}
-			return false
-		})
-	}
-}
-
-// parseGateway reads `gateway`, by which older clients select Dataplanes of a form that does not exist.
-func (q *query) parseGateway(values url.Values, problems *resource.Problems) {
-	switch value := values.Get("gateway"); value {
-	case "", "false":
-	case "true", "builtin", "delegated":
-		q.keep = append(q.keep, func(*snapshot, resource.Any) bool { return false })
-	default:
-		problems.Add("gateway", "%q is neither true nor false nor builtin nor delegated", value)
-	}
-}
-
 func dataplane(o resource.Any) *resource.Object[kind.Dataplane] {
 	return o.(*resource.Object[kind.Dataplane])
-}
-
-func invalidQuery(problems ...resource.Problem) error {
-	return &resource.Error{Code: resource.Invalid, Detail: "the query is invalid", Problems: problems}
 }

@@ -56,6 +56,10 @@ func TestPrivateKeysOfResources(t *testing.T) {
 			}
 		}
 	}
+	tag := func(role string) string { return a.as(role, "GET", "/meshidentities", "").Header().Get("ETag") }
+	if shown, hidden := tag(access.AdminGroup), tag("read"); shown == "" || shown == hidden {
+		t.Errorf("the list with the key has the ETag %s, and without it %s", shown, hidden)
+	}
 	operator := "write,operatorResources,read"
 	for _, path := range []string{"/meshes/default", "/meshes/default/meshidentities/id"} {
 		read := a.as(operator, "GET", path, "").Body.String()

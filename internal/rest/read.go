@@ -170,9 +170,8 @@ func (a *api) list(d resource.Descriptor) func(http.ResponseWriter, *http.Reques
 		if err != nil {
 			return err
 		}
-		return a.page(w, r, d, readsOf(d), func(m *snapshot, o resource.Any) (any, error) {
-			return m.encode(r, d, o, form)
-		})
+		return a.page(w, r, &listing{of: d, reads: readsOf(d), status: a.statusOf(d),
+			show: func(m *snapshot, o resource.Any) (any, error) { return m.encode(r, d, o, form) }})
 	}
 }
 

@@ -120,6 +120,8 @@ type api struct {
 	Config
 	mux   *http.ServeMux
 	whole chan struct{} // has an element for each whole list that is being generated
+	// compressors compress bodies of read models.
+	compressors compressors
 	// diffs and dryRuns are the places of the diffs, and of the dry runs of several writes, of users who may write.
 	diffs, dryRuns *previewPlace
 	// readers is the place of the previews of other users.
@@ -143,8 +145,8 @@ func New(config Config) http.Handler {
 func newAPI(config Config) *api {
 	var writers, readers userTurns
 	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole),
-		diffs: newPreviewPlace(&writers, maxDiffs), dryRuns: newPreviewPlace(&writers, maxDryRuns),
-		readers: newPreviewPlace(&readers, maxReaderPreviews)}
+		compressors: newCompressors(), diffs: newPreviewPlace(&writers, maxDiffs),
+		dryRuns: newPreviewPlace(&writers, maxDryRuns), readers: newPreviewPlace(&readers, maxReaderPreviews)}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
 	}

@@ -161,7 +161,7 @@ func listOperation(info *resource.Info, id string, where ...string) *Operation {
 			Description: "the URL of the next page; null on the last one"},
 	}}
 	return operation(info, id, fmt.Sprintf("List %s", info.Plural),
-		slices.Concat(where, []string{"size", "offset", "nameFilter", "filter", "format"}),
+		slices.Concat(where, []string{"size", "offset", "after", "sort", "nameFilter", "filter", "format"}),
 		map[string]Response{"200": responseOf("a page of resources", page)}, "400", "401", "403")
 }
 

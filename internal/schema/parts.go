@@ -14,11 +14,19 @@ func parameters() map[string]Parameter {
 			Schema:      &Schema{Type: "integer", Minimum: number(1), Maximum: number(1000)}},
 		"offset": {Name: "offset", In: "query", Description: "the number of skipped items",
 			Schema: &Schema{Type: "integer", Minimum: number(0), Default: 0}},
+		"sort": {Name: "sort", In: "query",
+			Description: "the order: name, mesh, zone, creationTime, modificationTime or, where items have one, status; " +
+				"with - before it the opposite order",
+			Schema: text},
+		"after": {Name: "after", In: "query",
+			Description: "the cursor of a page, which the URL of the next page has", Schema: text},
 		"nameFilter": {Name: "name", In: "query", Description: "a substring of the name", Schema: text},
 		"filter": {
 			Name: "filter", In: "query", Style: "deepObject",
-			Description: "filter[labels.KEY]=VALUE: a required label; several must all match",
-			Schema:      &Schema{Type: "object", Additional: text},
+			Description: "filter[labels.KEY]=VALUE: a required label; several must all match. filter[zone]=ZONE; " +
+				"for proxies filter[status], filter[version.envoy], filter[version.agent], filter[address], " +
+				"filter[certificate]=none and filter[certificate.expiresBefore]=TIME; for Dataplanes filter[service]",
+			Schema: &Schema{Type: "object", Additional: text},
 		},
 		"format": {Name: "format", In: "query", Description: "the form of the response",
 			Schema: &Schema{Type: "string", Enum: []string{"universal", "k8s"}, Default: "universal"}},
