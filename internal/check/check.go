@@ -33,6 +33,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// More is the number of findings of zones beyond the bound of a report.
 	More int `json:"more,omitempty"`
+	// PoliciesAt is the time of the state whose policies were evaluated, where that is not the present one.
+	PoliciesAt *kind.Time `json:"policiesAt,omitempty"`
 
 	meshes map[string]checked // by name
 }
@@ -52,6 +54,10 @@ type Finding struct {
 	Docs   string `json:"docs"` // the documentation's section
 	// Cause is what findings of several objects with one problem have in common. Empty: the problem alone.
 	Cause string `json:"cause,omitempty"`
+	// Since is the commit with which this replica had the finding first; with AtLeast, it may have had it before. Both are
+	// absent where it has only now been evaluated.
+	Since   *kind.Time `json:"since,omitempty"`
+	AtLeast bool       `json:"atLeast,omitempty"`
 	// Zones are the zones that report the finding, on global; empty: this control plane does.
 	Zones []string `json:"zones,omitempty"`
 }
@@ -91,7 +97,8 @@ func Run(s *Stage, snapshot *table.Snapshot, w World) *Report {
 	control.run()
 	policies.run()
 	observations = slices.Concat(observations, control.observations, policies.observations)
-	return s.report(snapshot, findingsOf(merge(undated(observations), c), w))
+	set := newSet(undated(observations), c, snapshot.Revision, w.StoreOutage != nil)
+	return s.report(snapshot, findingsOf(set.all, w.Now))
 }
 
 // Limit leaves out the findings that a reader of some meshes may not read. It keeps those that concern every mesh, and

@@ -47,7 +47,7 @@ func TestWorlds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			report := world(t, archive).run()
+			report := storedWorld(t, archive).run()
 			for _, f := range report.Findings {
 				seen[f.Problem] = true
 			}
@@ -80,7 +80,7 @@ func TestOneMesh(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := world(t, archive)
+			w := storedWorld(t, archive)
 			all, dataplanes := w.run(), 0
 			meshes := []string{"without-resources"}
 			for m := range w.stage.Tables.Meshes.All(w.snapshot) {
@@ -147,7 +147,7 @@ func (s *scene) run() *check.Report { return check.Run(s.stage, s.snapshot, s.Wo
 // line. The zone is east, or global where the archive has a file "global". A file "zone-proxy-namespaces" has the
 // listed namespaces of zone proxies, a file "operators-unset" the missing settings of operators, a file "store-outage"
 // why the store takes no writes, and a file "replica.yaml" the state of the replica.
-func world(t *testing.T, archive *txtar.Archive) *scene {
+func world(t *testing.T, archive *txtar.Archive) (*scene, []resource.Any) {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
 		zone = ""
@@ -180,13 +180,21 @@ func world(t *testing.T, archive *txtar.Archive) *scene {
 	for line := range strings.Lines(string(fileOf(archive, "notes"))) {
 		rows = append(rows, note(t, w, rows, strings.Fields(line))...)
 	}
+	for _, o := range rows {
+		if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && strings.Contains(dp.Name, "unvouched") {
+			kind.VouchToken(nil, dp, nil)
+		} else if ok {
+			kind.VouchOperator(nil, dp)
+		}
+	}
+	return w, rows
+}
+
+// storedWorld returns the state of [world] with its rows.
+func storedWorld(t *testing.T, archive *txtar.Archive) *scene {
+	w, rows := world(t, archive)
 	w.stage.Tables.DB.Commit(func(tx *table.Tx) {
 		for _, o := range rows {
-			if dp, ok := o.(*resource.Object[kind.Dataplane]); ok && strings.Contains(dp.Name, "unvouched") {
-				kind.VouchToken(nil, dp, nil)
-			} else if ok {
-				kind.VouchOperator(nil, dp)
-			}
 			w.stage.Tables.Put(tx, o)
 		}
 	})

@@ -2,9 +2,11 @@ package check
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -24,21 +26,29 @@ type callers struct {
 
 func newCallers() callers { return callers{map[resource.Key]int{}, map[string]int{}} }
 
-// count adds a number of proxies of a mesh, each with the result of its checks.
-func (c callers) count(mesh string, of *result, n int) {
-	if of == nil {
-		return
-	}
+// count adds a number of proxies of a mesh, each with the result of its checks. It returns whether a service has its
+// first caller, or lost its last one.
+func (c callers) count(mesh string, of *result, n int) (decides bool) {
 	for _, service := range of.callees {
-		key := resource.Key{Mesh: mesh, Name: service}
-		if c.named[key] += n; c.named[key] == 0 {
-			delete(c.named, key)
-		}
+		decides = addTo(c.named, resource.Key{Mesh: mesh, Name: service}, n) || decides
 	}
 	if of.transparent {
-		c.transparent[mesh] += n
+		decides = addTo(c.transparent, mesh, n) || decides
 	}
+	return decides
 }
+
+// addTo adds to a number, and returns whether it was 0 or is 0 now.
+func addTo[K comparable](numbers map[K]int, key K, n int) bool {
+	former := numbers[key]
+	numbers[key] += n
+	if numbers[key] == 0 {
+		delete(numbers, key)
+	}
+	return former == 0 || former+n == 0
+}
+
+func (c callers) clone() callers { return callers{maps.Clone(c.named), maps.Clone(c.transparent)} }
 
 // severity returns the severity of an observation, or false where it is no finding: no proxy calls the service.
 func (c callers) severity(o *observation) (Severity, bool) {
@@ -58,58 +68,78 @@ type merged struct {
 	by       []string // sorted
 }
 
-// merge returns the findings of observations, equal ones as one, sorted by severity, problem and object.
-func merge(records iter.Seq[record], c callers) []*merged {
-	type identity struct {
-		problem  *Problem
-		severity Severity
-		object   Object
-		detail   string
-	}
-	var all []*merged
-	known := map[identity]*merged{}
+// identity is what equal observations have in common.
+type identity struct {
+	problem  *Problem
+	severity Severity
+	object   Object
+	detail   string
+}
+
+// Set is all findings at one time.
+type Set struct {
+	revision uint64
+	all      []*merged
+	known    map[identity]*merged
+}
+
+// newSet returns the findings of observations, equal ones as one. While the store takes no writes, the certificates
+// that are renewed meanwhile are not recorded, so they are no findings.
+func newSet(records iter.Seq[record], c callers, revision uint64, outage bool) *Set {
+	s := &Set{revision: revision, known: map[identity]*merged{}}
 	for r := range records {
 		severity, found := c.severity(r.observation)
-		if !found {
-			continue
-		}
-		key := identity{r.problem, severity, r.object, r.detail}
-		m := known[key]
-		if m == nil {
-			m = &merged{record: r, severity: severity}
-			known[key] = m
-			all = append(all, m)
-		} else if r.since.Before(m.since) {
-			m.since, m.atLeast = r.since, r.atLeast
-		}
-		if r.by != "" {
-			m.by = append(m.by, r.by)
+		if found && !(outage && (r.problem == certificateExpired || r.problem == certificateExpiring)) {
+			s.add(r, severity)
 		}
 	}
-	for _, m := range all {
+	for _, m := range s.all {
 		slices.Sort(m.by)
+	}
+	return s
+}
+
+func (s *Set) add(r record, severity Severity) {
+	key := identity{r.problem, severity, r.object, r.detail}
+	m := s.known[key]
+	if m == nil {
+		m = &merged{record: r, severity: severity}
+		s.known[key] = m
+		s.all = append(s.all, m)
+	} else if r.since.Before(m.since) {
+		m.since, m.atLeast = r.since, r.atLeast
+	}
+	if r.by != "" {
+		m.by = append(m.by, r.by)
+	}
+}
+
+// without returns the findings that another set lacks.
+func (s *Set) without(other *Set) []*merged {
+	var all []*merged
+	for key, m := range s.known {
+		if other.known[key] == nil {
+			all = append(all, m)
+		}
 	}
 	return all
 }
 
 // finding returns a merged finding as a report has it.
 func (m *merged) finding(now time.Time) Finding {
-	return Finding{Problem: m.problem.ID, Severity: m.severity, Object: m.object, Mesh: m.mesh,
-		Detail: m.text(now, m.by), Advice: m.problem.Advice, Docs: m.problem.docs(), Cause: m.cause}
-}
-
-// isCertificate reports whether a finding is about a certificate that the store's outage keeps from being recorded.
-func (m *merged) isCertificate() bool {
-	return m.problem == certificateExpired || m.problem == certificateExpiring
+	f := Finding{Problem: m.problem.ID, Severity: m.severity, Object: m.object, Mesh: m.mesh,
+		Detail: m.text(now, m.by), Advice: m.problem.Advice, Docs: m.problem.docs(), Cause: m.cause, AtLeast: m.atLeast}
+	if !m.since.IsZero() {
+		f.Since = &kind.Time{Time: m.since}
+	}
+	return f
 }
 
 // findingsOf returns the findings of a report, sorted.
-func findingsOf(all []*merged, w World) []Finding {
+func findingsOf(all []*merged, now time.Time) []Finding {
 	findings := make([]Finding, 0, len(all))
 	for _, m := range all {
-		if w.StoreOutage == nil || !m.isCertificate() {
-			findings = append(findings, m.finding(w.Now))
-		}
+		findings = append(findings, m.finding(now))
 	}
 	sortFindings(findings)
 	return findings
@@ -124,4 +154,35 @@ func undated(observations []*observation) iter.Seq[record] {
 			}
 		}
 	}
+}
+
+// subject is a problem and its object: what has one time since which it exists.
+type subject struct {
+	problem string
+	object  Object
+}
+
+// dated returns observations with the times of former ones about the same problem and object. Others exist since now,
+// or at least since now.
+func dated(former []record, observations []*observation, now time.Time, atLeast bool) []record {
+	known := make(map[subject]record, len(former))
+	for _, r := range former {
+		known[subject{r.problem.ID, r.object}] = r
+	}
+	records := make([]record, 0, len(observations))
+	for _, o := range observations {
+		r, ok := known[subject{o.problem.ID, o.object}]
+		if !ok {
+			r = record{since: now, atLeast: atLeast}
+		}
+		records = append(records, record{o, r.since, r.atLeast})
+	}
+	return records
+}
+
+// equalRecords reports whether records have the same texts up to ages.
+func equalRecords(a, b []record) bool {
+	return slices.EqualFunc(a, b, func(a, b record) bool {
+		return a.problem == b.problem && a.severity == b.severity && a.object == b.object && a.detail == b.detail
+	})
 }

@@ -17,12 +17,6 @@ type EveryZone struct {
 	about  map[subject]bool // of the findings of this control plane and of the other replicas
 }
 
-// subject is a problem and its object.
-type subject struct {
-	problem string
-	object  Object
-}
-
 // finding is what two reports have in common about one problem.
 type finding struct {
 	problem  string

@@ -83,6 +83,13 @@ func (h *Hub) Apply(b mirror.Batch) { h.apply(b, func(*table.Tx) {}) }
 // Commit changes rows that this instance alone has and no store, and publishes the changes.
 func (h *Hub) Commit(change func(*table.Tx)) { h.apply(mirror.Batch{}, change) }
 
+// Write calls a function as the writer of the table, without a commit: it may begin and end to keep derived values.
+func (h *Hub) Write(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f()
+}
+
 // KeepTime commits at every time for which a derived value waits, until ctx ends.
 func (h *Hub) KeepTime(ctx context.Context) {
 	for {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"time"
 
 	"weft/internal/check"
@@ -29,6 +30,14 @@ func (s *Server) world() check.World {
 // runCheck returns all findings, evaluated from nothing.
 func (s *Server) runCheck() *check.Report {
 	return check.Run(s.checks, s.state.Tables.DB.Snapshot(), s.world())
+}
+
+// buildFindings makes the tracker of findings.
+func (s *Server) buildFindings(context.Context) error {
+	s.findings = check.NewTracker(check.Config{Stage: s.checks, World: s.world, Commit: s.hub.Commit,
+		Write: s.hub.Write})
+	s.hub.Follow(s.findings.Follow)
+	return nil
 }
 
 // findingsOf returns what `weft check` would find of a resource that a user writes, as the warnings of the write.

@@ -82,6 +82,7 @@ type Server struct {
 	metrics      *metrics.Metrics
 	state        *graph.State
 	checks       *check.Stage
+	findings     *check.Tracker
 	view         *view.View
 	mirrored     *mirror.Health // of all mirrors of the store
 	writer       *admission.Writer
@@ -143,6 +144,7 @@ func Start(ctx context.Context, c Config) (*Server, error) {
 		s.loadCertificates,
 		s.openAudit,
 		s.buildHub,
+		s.buildFindings,
 		s.joinReplicas,
 		s.buildReplicaQueries,
 		s.buildReconciler,
@@ -380,6 +382,7 @@ func (s *Server) serve(ctx context.Context) error {
 	s.goRun(ctx, s.view.ObserveLag)
 	s.goRun(ctx, s.replica.Run)
 	s.goRun(ctx, s.hub.KeepTime)
+	s.goRun(ctx, s.findings.Run)
 	s.goLead(ctx, s.reconciler.Run)
 	s.serveAPI(ctx, api)
 	health := diagnostics(s.guard, s.metrics, s.outage)
@@ -400,7 +403,7 @@ func (s *Server) apiConfig() rest.Config {
 		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
 		Tokens: s.tokens, Audit: s.audit, Bundle: s.bundleHandler(),
-		Check: func(context.Context) (*check.Report, error) { return s.runCheck(), nil },
+		Check: s.findings.Report,
 		Zone:  s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
 		Now: time.Now, Log: s.log,
 	}
