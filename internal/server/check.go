@@ -5,14 +5,13 @@ import (
 	"time"
 
 	"weft/internal/check"
-	"weft/internal/inspect"
 	"weft/resource"
 )
 
 // world returns the state of this control plane that no table has.
 func (s *Server) world() check.World {
-	snapshot := s.state.Tables.DB.Snapshot()
-	zones := inspect.World{State: s.state, Snapshot: snapshot, Expired: s.replica.HasExpired, Links: s.remote.links}
+	zones := s.wholeWorld(s.state.Tables.DB.Snapshot())
+	zones.Links = s.remote.links
 	w := check.World{
 		Modifying: s.hub.Inspector.Modifications, Ended: s.replica.HasExpired, ZoneInsight: zones.Zone,
 		Pending: s.proxies.PendingProxies(), Replica: s.replicaState(), OperatorsUnset: s.settings.OperatorsUnset(),

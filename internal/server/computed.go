@@ -53,10 +53,15 @@ func followSnapshots(ctx context.Context, next func() <-chan struct{}, newest fu
 	}
 }
 
+// wholeWorld returns a snapshot with every mesh, for what the control plane reads itself.
+func (s *Server) wholeWorld(at *table.Snapshot) *inspect.World {
+	return &inspect.World{State: s.state, Snapshot: at, Meshes: access.AllMeshes(), Expired: s.replica.HasExpired}
+}
+
 // computedStatuses returns the computed parts of the statuses of policies and external services.
 func (s *Server) computedStatuses(at *table.Snapshot) (all []*reconcile.ComputedStatus) {
-	world := inspect.World{State: s.state, Snapshot: at, Meshes: access.AllMeshes(),
-		Modifying: s.hub.Inspector.Modifications}
+	world := s.wholeWorld(at)
+	world.Modifying = s.hub.Inspector.Modifications
 	reports := world.Reports()
 	effects := reports.PolicyEffects()
 	for _, policies := range kind.Policies() {

@@ -6,8 +6,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
-	"weft/internal/access"
-	"weft/internal/inspect"
 	"weft/internal/join"
 	"weft/internal/mirror"
 	"weft/internal/wire"
@@ -49,8 +47,7 @@ func (s *Server) startGlobal(ctx context.Context) error {
 
 // replicaOf returns the id of the other replica of global to which a zone is connected, or "".
 func (s *Server) replicaOf(zone string) string {
-	world := inspect.World{State: s.state, Snapshot: s.state.Tables.DB.Snapshot(), Meshes: access.AllMeshes(),
-		Expired: s.replica.HasExpired}
+	world := s.wholeWorld(s.state.Tables.DB.Snapshot())
 	for _, subscription := range world.Zone(zone).Subscriptions {
 		if id := subscription.ControlPlaneInstanceID; subscription.DisconnectTime == nil && id != s.instance {
 			return id
