@@ -104,8 +104,8 @@ func (w *World) filter(all iter.Seq[resource.Any]) iter.Seq[resource.Any] {
 	}
 }
 
-// FilterRejected returns the rejected items that are of the meshes of the world.
-func (w *World) FilterRejected(items []kind.RejectedItem) []kind.RejectedItem {
+// filterRejected returns the rejected items that are of the meshes of the world.
+func (w *World) filterRejected(items []kind.RejectedItem) []kind.RejectedItem {
 	if w.Meshes.IsAll() {
 		return items
 	}

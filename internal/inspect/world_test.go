@@ -284,3 +284,26 @@ func TestADataplaneWithoutAServiceSaysSo(t *testing.T) {
 		t.Errorf("with room for a service it says %q", got)
 	}
 }
+
+// TestZonesOfSomeMeshes: the state of a zone has the rejected items of its reader's meshes alone, counts no others, and
+// has no deletions that are counted over all meshes.
+func TestZonesOfSomeMeshes(t *testing.T) {
+	w := world(kind.Zones.Make("", "east", kind.Zone{}), kind.ZoneInsights.Make("", "east", kind.ZoneInsight{
+		Subscriptions:    []kind.ZoneSubscription{{ControlPlaneInstanceID: "here", ConnectTime: kind.Time{Time: noon}}},
+		DoubtedDeletions: []kind.DoubtedDeletion{{Kind: "Dataplane", Deletions: 80, Of: 100}},
+		Rejected: []kind.RejectedItem{{Kind: "MeshTimeout", Mesh: "shop", Name: "a"},
+			{Kind: "MeshTimeout", Mesh: "other", Name: "b"}, {Kind: "MeshRetry", Mesh: "other", Name: "c"}}}))
+	w.Links = func(string) map[string]inspect.KindLink {
+		return map[string]inspect.KindLink{"MeshTimeout": {ItemsSent: 9, Rejected: 2}, "MeshRetry": {Rejected: 1}}
+	}
+	w.Meshes = access.Rules{access.Read: {Limited: []access.MeshRule{{Meshes: []string{"shop"}, Users: []string{"ann"}}}}}.
+		Meshes(access.NewUser("ann", nil, access.ByUserToken), access.Read)
+	shown := w.Zones()
+	if len(shown) != 1 || len(shown[0].Rejected) != 1 || shown[0].DoubtedDeletions != nil ||
+		shown[0].Kinds["MeshTimeout"].Rejected != 1 || shown[0].Kinds["MeshRetry"].Rejected != 0 {
+		t.Errorf("%+v", shown)
+	}
+	if of := w.Zone("east"); of.DoubtedDeletions != nil || of.Subscriptions[0].Status.Total.Rejected != 1 {
+		t.Errorf("%+v", of)
+	}
+}

@@ -144,7 +144,7 @@ func (w *World) connectionOf(z *Zone) {
 	z.Rejected = append(z.Rejected, insight.Rejected...)
 	z.Store, z.RejectedStores, z.DoubtedDeletions = insight.Store, insight.RejectedStores, insight.DoubtedDeletions
 	if w.Links != nil {
-		z.Kinds = w.filterLinks(w.Links(z.Name))
+		z.Kinds = w.filterLinks(w.Links(z.Name), insight.Rejected)
 	}
 }
 
@@ -154,19 +154,34 @@ func (w *World) FilterLink(link *GlobalLink) *GlobalLink {
 		return link
 	}
 	shown := *link
-	shown.Rejected, shown.Kinds = w.FilterRejected(link.Rejected), w.filterLinks(link.Kinds)
+	shown.Rejected = w.filterRejected(link.Rejected)
+	shown.Kinds = w.filterLinks(link.Kinds, shown.Rejected)
 	return &shown
 }
 
-// filterLinks leaves out the positions of meshes that are not those of the world.
-func (w *World) filterLinks(links map[string]KindLink) map[string]KindLink {
+// LimitInsight leaves out of the insight of a zone what is not of the meshes of the world: rejected items, and
+// deletions, which are counted over all meshes.
+func (w *World) LimitInsight(insight *kind.ZoneInsight) {
+	if !w.Meshes.IsAll() {
+		insight.Rejected, insight.DoubtedDeletions = w.filterRejected(insight.Rejected), nil
+	}
+}
+
+// filterLinks leaves out the positions of meshes that are not those of the world, and counts the rejected items that
+// are: those of rejected.
+func (w *World) filterLinks(links map[string]KindLink, rejected []kind.RejectedItem) map[string]KindLink {
 	if w.Meshes.IsAll() {
 		return links
+	}
+	counts := map[string]int{}
+	for _, item := range rejected {
+		counts[item.Kind]++
 	}
 	shown := maps.Clone(links)
 	for of, link := range shown {
 		link.Lagging = maps.Clone(link.Lagging)
 		maps.DeleteFunc(link.Lagging, func(mesh string, _ uint64) bool { return !w.Meshes.Has(mesh) })
+		link.Rejected = counts[of]
 		shown[of] = link
 	}
 	return shown
@@ -178,7 +193,7 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 	if o, ok := w.State.Tables.Find(table.Eval(w.Snapshot), kind.ZoneInsights.Key("", name)); ok {
 		*insight = *resource.SpecOf(o).(*kind.ZoneInsight)
 	}
-	insight.Rejected = w.FilterRejected(insight.Rejected)
+	w.LimitInsight(insight)
 	insight.Subscriptions = slices.Clone(insight.Subscriptions)
 	for i := range insight.Subscriptions {
 		s := &insight.Subscriptions[i]
@@ -186,7 +201,7 @@ func (w *World) Zone(name string) *kind.ZoneInsight {
 		s.DisconnectTime = disconnected(last, ended, s.ConnectTime, s.DisconnectTime)
 	}
 	if w.Links != nil {
-		links := w.Links(name)
+		links := w.filterLinks(w.Links(name), insight.Rejected)
 		insight.Lag, insight.LastItem = LagOf(links)
 		if last := len(insight.Subscriptions) - 1; links != nil && last >= 0 &&
 			insight.Subscriptions[last].DisconnectTime == nil {

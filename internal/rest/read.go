@@ -187,7 +187,7 @@ func (m *snapshot) encode(r *http.Request, d resource.Descriptor, o resource.Any
 		o = &shown
 	case *resource.Object[kind.ZoneInsight]:
 		shown := *stored
-		shown.Spec.Rejected = m.FilterRejected(stored.Spec.Rejected)
+		m.LimitInsight(&shown.Spec)
 		o = &shown
 	case *resource.Object[kind.MeshService]:
 		shown := *stored
