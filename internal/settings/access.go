@@ -1,6 +1,8 @@
 package settings
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -41,8 +43,8 @@ var meshRules = []setting{{
 		"permits its users, and the members of its groups, the actions in these meshes, and nothing of global scope " +
 		"([users](operations/users.md#users-of-some-meshes)).",
 	set: func(s *Settings, v string) error {
-		var rules []meshRule
-		if err := yaml.UnmarshalStrict([]byte(v), &rules); err != nil {
+		rules, err := parseMeshRules(v)
+		if err != nil {
 			return fmt.Errorf("is not a list of {meshes, actions, users, groups}: %w", err)
 		}
 		for i := range rules {
@@ -60,6 +62,21 @@ var meshRules = []setting{{
 		return nil
 	},
 }}
+
+// parseMeshRules reads the setting. A name that YAML reads as another type, such as no, is an error: it would be
+// another name, false.
+func parseMeshRules(text string) (rules []meshRule, err error) {
+	raw, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&rules); err != nil {
+		return nil, fmt.Errorf("%w; quote a name that YAML reads as another value", err)
+	}
+	return rules, nil
+}
 
 // meshRule is one item of the setting.
 type meshRule struct {
@@ -82,6 +99,12 @@ func (r *meshRule) check() error {
 	for _, mesh := range r.Meshes {
 		if problem := resource.MeshNameProblem(mesh); problem != "" {
 			return fmt.Errorf("has a mesh that %s", problem)
+		}
+	}
+	for _, name := range slices.Concat(r.Users, r.Groups) {
+		if split := splitList(name); len(split) != 1 || split[0] != name {
+			return fmt.Errorf("has the user or group %q, which is no name: no user or group has a comma, or a space at "+
+				"an end", name)
 		}
 	}
 	for _, action := range r.Actions {

@@ -57,6 +57,11 @@ func TestInvalidMeshRules(t *testing.T) {
 		`{meshes: ["*"], actions: [read], groups: [a]}`:               "is not a name of a mesh",
 		`{meshes: [shop], actions: [reads], groups: [a]}`:             `"reads", which cannot be limited`,
 		`{meshes: [shop], actions: [generateUserToken], groups: [a]}`: `"generateUserToken", which cannot`,
+		`{meshes: [no], actions: [read], groups: [a]}`:                "quote a name",
+		`{meshes: [shop], actions: [read], users: [007]}`:             "quote a name",
+		`{meshes: [shop], actions: [read], users: [ann, ""]}`:         `"", which is no name`,
+		`{meshes: [shop], actions: [read], groups: ["a,b"]}`:          `"a,b", which is no name`,
+		`{meshes: [shop], actions: [read], groups: [" a"]}`:           `" a", which is no name`,
 		`shop`: "is not a list of",
 	} {
 		_, _, err := Load("", []string{readByAdmins, access.MeshesVariable + "=[" + rule + "]"}, nil)
