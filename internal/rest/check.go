@@ -79,6 +79,7 @@ func (a *api) checkZones(r *http.Request, m *snapshot, every *check.EveryZone) {
 		if err := json.Unmarshal(body, &of); err != nil {
 			return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
 		}
+		of.Limit(m.Meshes) // what the caller may not read takes no place in the bounds of the report
 		every.Add(zone, of.Findings, func(o check.Object) (check.Object, bool) { return names.object(zone, o) })
 		return nil
 	})

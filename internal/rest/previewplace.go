@@ -113,7 +113,8 @@ func (t *userTurns) acquire(ctx context.Context, user string) (release func(), e
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, resource.Errorf(resource.Unavailable, "another preview of the user %.253q takes long; try "+
+				"again later", user)
 		}
 	}
 }
