@@ -296,8 +296,9 @@ func TestZonesOfSomeMeshes(t *testing.T) {
 	w.Links = func(string) map[string]inspect.KindLink {
 		return map[string]inspect.KindLink{"MeshTimeout": {ItemsSent: 9, Rejected: 2}, "MeshRetry": {Rejected: 1}}
 	}
-	w.Meshes = access.Rules{access.Read: {Limited: []access.MeshRule{{Meshes: []string{"shop"}, Users: []string{"ann"}}}}}.
-		Meshes(access.NewUser("ann", nil, access.ByUserToken), access.Read)
+	limited := []access.MeshRule{{Meshes: []string{"shop"}, Users: []string{"ann"}}}
+	w.Meshes = access.Rules{access.Read: {Limited: limited}}.Meshes(access.NewUser("ann", nil, access.ByUserToken),
+		access.Read)
 	shown := w.Zones()
 	if len(shown) != 1 || len(shown[0].Rejected) != 1 || shown[0].DoubtedDeletions != nil ||
 		shown[0].Kinds["MeshTimeout"].Rejected != 1 || shown[0].Kinds["MeshRetry"].Rejected != 0 {

@@ -36,7 +36,8 @@ func asOwner(t *testing.T, config Config, method, path, body string) *httptest.R
 // twoMeshes writes the meshes shop and other, and resources of other whose names and values have the text "hidden".
 func twoMeshes(t *testing.T, w *world) {
 	t.Helper()
-	const timeout = `{"type":"MeshTimeout","spec":{"to":[{"targetRef":{"kind":"Mesh"},"default":{"idleTimeout":"7s"}}]}}`
+	const timeout = `{"type":"MeshTimeout","spec":{"to":[{"targetRef":{"kind":"Mesh"},"default":` +
+		`{"idleTimeout":"7s"}}]}}`
 	w.put(t, "/meshes/shop", `{"type":"Mesh"}`)
 	w.put(t, "/meshes/shop/meshtimeouts/own", timeout)
 	w.put(t, "/meshes/other", `{"type":"Mesh","labels":{"of":"hidden"}}`)

@@ -103,8 +103,8 @@ func (r *meshRule) check() error {
 	}
 	for _, name := range slices.Concat(r.Users, r.Groups) {
 		if split := splitList(name); len(split) != 1 || split[0] != name {
-			return fmt.Errorf("has the user or group %q, which is no name: no user or group has a comma, or a space at "+
-				"an end", name)
+			return fmt.Errorf("has the user or group %q, which is no name: no user or group has a comma, or a space "+
+				"at an end", name)
 		}
 	}
 	for _, action := range r.Actions {
