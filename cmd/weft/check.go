@@ -127,9 +127,17 @@ func printReport(w io.Writer, report *check.Report, form string) error {
 	if report.More > 0 {
 		fmt.Fprintf(w, "%d more findings of zones are left out; their control planes have them\n\n", report.More)
 	}
-	_, err := fmt.Fprintf(w, "Looked at %s and %s: %s.\n", count(report.Dataplanes, "Dataplane"),
-		count(report.Services, "MeshService"), tally(report.Findings))
+	_, err := fmt.Fprintf(w, "Looked at %s and %s%s: %s.\n", count(report.Dataplanes, "Dataplane"),
+		count(report.Services, "MeshService"), inMeshes(report.Meshes), tally(report.Findings))
 	return err
+}
+
+// inMeshes names the meshes of a report that is limited to some.
+func inMeshes(meshes []string) string {
+	if len(meshes) == 0 {
+		return ""
+	}
+	return " of the meshes that you may read (" + someOf(meshes) + ")"
 }
 
 // printProblem prints the findings of one problem under its name, with the remedy below them.

@@ -97,7 +97,9 @@ on a zone is unknown, after it has printed that of the others.`,
 }
 
 func changesProxies(diff *rest.DiffResponse) bool {
-	return slices.ContainsFunc(diff.Zones, func(zone preview.Diff) bool { return len(zone.Groups)+zone.More > 0 })
+	return slices.ContainsFunc(diff.Zones, func(zone preview.Diff) bool {
+		return len(zone.Groups)+zone.More+zone.Hidden > 0
+	})
 }
 
 // unknownZones returns the zones without a result.
@@ -173,7 +175,7 @@ func printDiff(command *cobra.Command, diff *rest.DiffResponse, verbose bool) er
 		switch {
 		case zone.Problem != "":
 			fmt.Fprintf(out, "zone %s: unknown: %s\n", zone.Zone, zone.Problem)
-		case len(zone.Groups)+zone.More == 0:
+		case len(zone.Groups)+zone.More+zone.Hidden == 0:
 			fmt.Fprintf(out, "zone %s: no proxy changes\n", zone.Zone)
 		}
 		for j := range zone.Groups {
@@ -184,6 +186,10 @@ func printDiff(command *cobra.Command, diff *rest.DiffResponse, verbose bool) er
 		}
 		if zone.More > 0 {
 			fmt.Fprintf(out, "\nzone %s: %d more groups of proxies change\n", zone.Zone, zone.More)
+		}
+		if zone.Hidden > 0 {
+			fmt.Fprintf(out, "\nzone %s: %d more groups of proxies change, which are not of your meshes\n", zone.Zone,
+				zone.Hidden)
 		}
 	}
 	return nil

@@ -110,7 +110,7 @@ func (r *Report) Limit(meshes access.MeshSet) {
 	r.Meshes = meshes.Names()
 	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool {
 		object := resource.Key{Kind: f.Object.Type, Mesh: f.Object.Mesh, Name: f.Object.Name}
-		general := f.Mesh == "" && slices.ContainsFunc(ofEveryMesh, func(p *Problem) bool { return p.ID == f.Problem })
+		general := slices.ContainsFunc(ofEveryMesh, func(p *Problem) bool { return p.ID == f.Problem })
 		return !general && !meshes.Has(f.Mesh) && !meshes.Permits(access.WriteScope(object))
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"sigs.k8s.io/yaml"
 
+	"weft/internal/access"
 	"weft/internal/check"
 	"weft/internal/graph"
 	"weft/internal/inspect"
@@ -104,6 +105,53 @@ func TestOneMesh(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadersOfSomeMeshes: a reader of one mesh has the findings about it, about zones as far as they concern it, and
+// those that concern every mesh. These name nothing of a mesh.
+func TestReadersOfSomeMeshes(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofZones := 0
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := storedWorld(t, archive)
+		for mesh := range w.stage.Tables.Meshes.All(w.snapshot) {
+			stranger, reader := w.run(), w.run()
+			stranger.Limit(meshSet("without-resources"))
+			reader.Limit(meshSet(mesh.Name))
+			for _, f := range stranger.Findings {
+				if f.Mesh != "" || f.Object.Mesh != "" || strings.Contains(f.Detail, mesh.Name) {
+					t.Errorf("%s: a reader of no mesh has %+v", file, f)
+				}
+			}
+			for _, f := range w.run().Findings {
+				if f.Object.Type != kind.Zones.Name || !strings.Contains(f.Detail, mesh.Name) {
+					continue
+				}
+				if ofZones++; f.Mesh == "" {
+					t.Errorf("%s: a finding about a zone states no mesh: %+v", file, f)
+				}
+			}
+			if len(reader.Findings) < len(stranger.Findings) || len(reader.Meshes) != 1 {
+				t.Errorf("%s: the reader of %v has %d findings", file, reader.Meshes, len(reader.Findings))
+			}
+		}
+	}
+	if ofZones == 0 {
+		t.Error("no finding about a zone concerns a mesh")
+	}
+}
+
+// meshSet returns the set of one mesh.
+func meshSet(mesh string) access.MeshSet {
+	rules := access.Rules{access.Read: {Limited: []access.MeshRule{{Meshes: []string{mesh}, Users: []string{"ann"}}}}}
+	return rules.Meshes(access.NewUser("ann", nil, access.ByUserToken), access.Read)
 }
 
 // The link of a finding leads to an existing section.

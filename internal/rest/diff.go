@@ -98,7 +98,7 @@ func (a *api) diff(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	leave, err := a.enterPreview(ctx, a.diffs) // before the body is read, which bounds the memory of the bodies
 	if err != nil {
-		return previewTimeout(ctx, err)
+		return err
 	}
 	defer leave()
 	request, err := readChange(w, r, maxDiffBytes)

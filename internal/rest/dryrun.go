@@ -48,7 +48,7 @@ func (a *api) dryRun(w http.ResponseWriter, r *http.Request) error {
 	defer cancel()
 	leave, err := a.enterPreview(ctx, a.dryRuns) // before the body is read, which bounds the memory of the bodies
 	if err != nil {
-		return previewTimeout(ctx, err)
+		return err
 	}
 	defer leave()
 	request, err := readChange(w, r, MaxDryRunBytes)

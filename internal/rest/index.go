@@ -132,11 +132,17 @@ func pluralName(name string) string {
 	return name + "s"
 }
 
+// WhoAmI is the identity of a caller.
+type WhoAmI struct {
+	access.User
+	// Actions are the permitted actions, in every mesh or in some.
+	Actions []access.Action `json:"actions"`
+	// Permissions has the setting that permits each action, and the meshes to which it does.
+	Permissions []access.Permission `json:"permissions"`
+}
+
 // whoAmI returns the identity of the caller, and what it may do.
 func (a *api) whoAmI(w http.ResponseWriter, r *http.Request) error {
-	user := access.UserOf(r.Context())
-	return writeJSON(w, http.StatusOK, struct {
-		access.User
-		Actions []access.Action `json:"actions"`
-	}{user, a.Guard.Rules.AllowedActions(user)})
+	user, rules := access.UserOf(r.Context()), a.Guard.Rules
+	return writeJSON(w, http.StatusOK, WhoAmI{user, rules.AllowedActions(user), rules.Permissions(user)})
 }

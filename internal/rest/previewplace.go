@@ -32,14 +32,16 @@ func newPreviewPlace(turns *userTurns, most int) *previewPlace {
 func (p *previewPlace) enter(ctx context.Context, user string) (leave func(), err error) {
 	release, err := p.turns.acquire(ctx, user)
 	if err != nil {
-		return nil, err
+		return nil, resource.Errorf(resource.Unavailable, "another preview of the user %q takes long; try again later",
+			user)
 	}
 	select {
 	case p.slots <- struct{}{}:
 		return func() { <-p.slots; release() }, nil
 	case <-ctx.Done():
 		release()
-		return nil, resource.Errorf(resource.Unavailable, "%d other requests take long; try again later", cap(p.slots))
+		return nil, resource.Errorf(resource.Unavailable, "%d previews of other users take long; try again later",
+			cap(p.slots))
 	}
 }
 

@@ -76,3 +76,25 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		}
 	}
 }
+
+// TestReferencesStayInTheirMesh: no field of a document names the mesh of another resource, so that a user of one mesh
+// reads nothing of another one by what it writes.
+func TestReferencesStayInTheirMesh(t *testing.T) {
+	var visit func(of string, properties map[string]*schema.Schema)
+	visit = func(of string, properties map[string]*schema.Schema) {
+		for name, field := range properties {
+			if strings.EqualFold(name, "mesh") {
+				t.Errorf("%s names a mesh", of)
+			}
+			visit(of+"."+name, field.Properties)
+		}
+	}
+	for _, d := range kind.Written() {
+		document := schema.ForKind(d)
+		for name, definition := range document.Defs {
+			if definition.Properties["status"] == nil && !strings.HasSuffix(name, "Status") {
+				visit(d.Describe().Name+" "+name, definition.Properties)
+			}
+		}
+	}
+}
