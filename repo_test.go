@@ -138,7 +138,7 @@ var walls = []wall{
 	},
 	{
 		"internal/check",
-		[]string{"kind", "resource", "internal/access", "internal/table", "internal/match", "internal/policy", "internal/state", "internal/service", "internal/proxy", "internal/graph", "internal/inspect", "internal/pki", "internal/wire"},
+		[]string{"kind", "resource", "internal/access", "internal/table", "internal/match", "internal/policy", "internal/state", "internal/service", "internal/proxy", "internal/graph", "internal/inspect", "internal/pki", "internal/wait", "internal/wire"},
 		"problems are a function of one state of the mesh, and a check sends no request",
 	},
 	{

@@ -101,9 +101,7 @@ func newAPI(reads *view.View, differ *push.Inspector, checks *check.Stage) http.
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
 		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{rows},
-		Check: func(context.Context) (*check.Report, error) {
-			return runCheck(reads, checks, differ), nil
-		},
+		Findings: findings{reads, checks, differ},
 		Zone: "east", InstanceID: "instance-1", Expired: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
 		Version: "test",
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
@@ -119,13 +117,21 @@ func readAll(reads *view.View) *view.Rows {
 	return rows
 }
 
-// runCheck runs the check of a control plane.
-func runCheck(reads *view.View, checks *check.Stage, differ *push.Inspector) *check.Report {
-	return check.Run(checks, readAll(reads).Snapshot, check.World{
-		Modifying: differ.Modifications, Ended: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
-		Now: time.Now(),
-	})
+// findings are those of a control plane, evaluated for each report.
+type findings struct {
+	reads  *view.View
+	checks *check.Stage
+	differ *push.Inspector
 }
+
+func (f findings) Report(context.Context) (*check.Report, error) {
+	return check.Run(f.checks, readAll(f.reads).Snapshot, check.World{
+		Modifying: f.differ.Modifications, Ended: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
+		Now: time.Now(),
+	}), nil
+}
+
+func (findings) OfReplica() []check.Finding { return nil }
 
 // inspector returns fixed responses for configuration and for requests to backend, and computes all others.
 type inspector struct {

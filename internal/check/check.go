@@ -9,12 +9,17 @@
 //   - controlChecks read what no table has, see [World]. They run for each report, so they cost little.
 //   - policyChecks are about policies. Their effects are evaluated in one pass.
 //
-// [Run] evaluates all of them from nothing. Nothing is changed and no request is sent. [Problems] lists all problems;
-// docs/troubleshooting.md has a section for each.
+// A [Tracker] has all of them at a cost that follows the findings and the changes, and the time since which each
+// finding exists. [Tracker.Subscribe] is for those who follow the findings: a wakeup, and what came and went since the
+// last one. [Run] evaluates all checks from nothing. Both have equal results.
+//
+// Nothing of a mesh is changed and no request is sent. [Problems] lists all problems; docs/troubleshooting.md has a
+// section for each.
 package check
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -54,8 +59,8 @@ type Finding struct {
 	Docs   string `json:"docs"` // the documentation's section
 	// Cause is what findings of several objects with one problem have in common. Empty: the problem alone.
 	Cause string `json:"cause,omitempty"`
-	// Since is the commit with which this replica had the finding first; with AtLeast, it may have had it before. Both are
-	// absent where it has only now been evaluated.
+	// Since is the commit with which this replica had the finding first; with AtLeast, it may have had it before. Both
+	// are absent where it has only now been evaluated.
 	Since   *kind.Time `json:"since,omitempty"`
 	AtLeast bool       `json:"atLeast,omitempty"`
 	// Zones are the zones that report the finding, on global; empty: this control plane does.
@@ -97,7 +102,7 @@ func Run(s *Stage, snapshot *table.Snapshot, w World) *Report {
 	control.run()
 	policies.run()
 	observations = slices.Concat(observations, control.observations, policies.observations)
-	set := newSet(undated(observations), c, snapshot.Revision, w.StoreOutage != nil)
+	set := newFindingSet(undated(observations), c, snapshot.Revision, w.StoreOutage != nil)
 	return s.report(snapshot, findingsOf(set.all, w.Now))
 }
 
@@ -108,6 +113,9 @@ func (r *Report) Limit(meshes access.MeshSet) {
 		return
 	}
 	r.Meshes = meshes.Names()
+	if r.meshes != nil {
+		r.count(r.Meshes...)
+	}
 	r.Findings = slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool {
 		object := resource.Key{Kind: f.Object.Type, Mesh: f.Object.Mesh, Name: f.Object.Name}
 		general := slices.ContainsFunc(ofEveryMesh, func(p *Problem) bool { return p.ID == f.Problem })
@@ -120,12 +128,19 @@ func (s *Stage) report(snapshot *table.Snapshot, findings []Finding) *Report {
 	report := &Report{Findings: findings, meshes: map[string]checked{}}
 	r := table.Eval(snapshot)
 	for o := range s.Tables.Meshes.All(snapshot) {
-		of := checked{s.dataplanes.Get(r, o.Name), s.services.Get(r, o.Name)}
-		report.meshes[o.Name] = of
-		report.Dataplanes += of.dataplanes
-		report.Services += of.services
+		report.meshes[o.Name] = checked{s.dataplanes.Get(r, o.Name), s.services.Get(r, o.Name)}
 	}
+	report.count(slices.Collect(maps.Keys(report.meshes))...)
 	return report
+}
+
+// count sets the numbers of checked objects to those of some meshes.
+func (r *Report) count(meshes ...string) {
+	r.Dataplanes, r.Services = 0, 0
+	for _, mesh := range meshes {
+		r.Dataplanes += r.meshes[mesh].dataplanes
+		r.Services += r.meshes[mesh].services
+	}
 }
 
 // Part returns the part of a report that is about one mesh, or the whole for an empty name.

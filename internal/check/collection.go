@@ -76,17 +76,17 @@ type identity struct {
 	detail   string
 }
 
-// Set is all findings at one time.
-type Set struct {
+// findingSet is all findings at one time.
+type findingSet struct {
 	revision uint64
 	all      []*merged
 	known    map[identity]*merged
 }
 
-// newSet returns the findings of observations, equal ones as one. While the store takes no writes, the certificates
-// that are renewed meanwhile are not recorded, so they are no findings.
-func newSet(records iter.Seq[record], c callers, revision uint64, outage bool) *Set {
-	s := &Set{revision: revision, known: map[identity]*merged{}}
+// newFindingSet returns the findings of observations, equal ones as one. While the store takes no writes, the
+// certificates that are renewed meanwhile are not recorded, so they are no findings.
+func newFindingSet(records iter.Seq[record], c callers, revision uint64, outage bool) *findingSet {
+	s := &findingSet{revision: revision, known: map[identity]*merged{}}
 	for r := range records {
 		severity, found := c.severity(r.observation)
 		if found && !(outage && (r.problem == certificateExpired || r.problem == certificateExpiring)) {
@@ -99,7 +99,7 @@ func newSet(records iter.Seq[record], c callers, revision uint64, outage bool) *
 	return s
 }
 
-func (s *Set) add(r record, severity Severity) {
+func (s *findingSet) add(r record, severity Severity) {
 	key := identity{r.problem, severity, r.object, r.detail}
 	m := s.known[key]
 	if m == nil {
@@ -115,7 +115,7 @@ func (s *Set) add(r record, severity Severity) {
 }
 
 // without returns the findings that another set lacks.
-func (s *Set) without(other *Set) []*merged {
+func (s *findingSet) without(other *findingSet) []*merged {
 	var all []*merged
 	for key, m := range s.known {
 		if other.known[key] == nil {

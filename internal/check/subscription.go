@@ -19,7 +19,7 @@ type Difference struct {
 type Subscription struct {
 	tracker *Tracker
 	changed wait.Signal
-	known   *Set
+	known   *findingSet
 }
 
 // Subscribe begins a subscription, whose first difference is to the present findings. The caller closes it.
@@ -38,8 +38,8 @@ func (t *Tracker) Subscribe(ctx context.Context) (*Subscription, error) {
 	return s, nil
 }
 
-// Changed receives after findings have changed. Several changes are one until it has been received.
-func (s *Subscription) Changed() <-chan struct{} { return s.changed }
+// Wakeups receives after findings have changed. Several changes are one until it has been received.
+func (s *Subscription) Wakeups() <-chan struct{} { return s.changed }
 
 // Next returns the difference to the findings of the former call. It costs as much as there are findings.
 func (s *Subscription) Next() Difference {

@@ -52,10 +52,10 @@ type Tracker struct {
 	policies      policyPass
 	outage        bool      // the store takes no writes
 	relevant      uint64    // the revision of the newest change that policies may read
-	asked         time.Time // the last time
+	used          time.Time // when a report was read last
 	subscriptions map[*Subscription]struct{}
-	changes       uint64 // of the findings
-	findings      *Set   // nil: to be merged
+	changes       uint64      // of the findings
+	findings      *findingSet // nil: to be merged
 }
 
 // phase is what a [Tracker] does with the findings of objects.
@@ -111,11 +111,13 @@ func (t *Tracker) OfReplica() []Finding {
 	w := t.World()
 	l := t.Stage.controlChecker(t.Stage.Tables.DB.Snapshot(), w)
 	l.run()
-	own := slices.DeleteFunc(l.observations, func(o *observation) bool { return !slices.Contains(ofReplicas, o.problem) })
-	return findingsOf(newSet(undated(own), callers{}, 0, false).all, w.Now)
+	own := slices.DeleteFunc(l.observations, func(o *observation) bool {
+		return !slices.Contains(ofReplicas, o.problem)
+	})
+	return findingsOf(newFindingSet(undated(own), callers{}, 0, false).all, w.Now)
 }
 
-// Run ends what nobody asks for any more, and refreshes findings for subscribers, until ctx ends.
+// Run drops findings that are not used any more, and refreshes them for subscribers, until ctx ends.
 func (t *Tracker) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch due := t.nextDue(); {
@@ -135,11 +137,11 @@ func (t *Tracker) nextDue() time.Time {
 	defer t.mu.Unlock()
 	switch {
 	case len(t.subscriptions) > 0:
-		return t.asked.Add(refreshInterval)
+		return t.used.Add(refreshInterval)
 	case t.phase == idle:
 		return time.Time{}
 	}
-	return t.asked.Add(idleTime)
+	return t.used.Add(idleTime)
 }
 
 func (t *Tracker) work(ctx context.Context) {
@@ -175,7 +177,7 @@ func (t *Tracker) refresh(ctx context.Context) (w World, err error) {
 	}
 	defer t.endTurn()
 	t.mu.Lock()
-	t.asked = time.Now()
+	t.used = time.Now()
 	t.mu.Unlock()
 	if err := t.fill(ctx); err != nil {
 		return w, err
@@ -295,7 +297,8 @@ func (t *Tracker) Follow(put []resource.Any, removed []resource.Key, commits []*
 // isRelevant reports whether the effect of a policy may depend on rows of a kind: not on what proxies report about
 // their connections and certificates.
 func isRelevant(of string) bool {
-	return of != kind.DataplaneInsights.Name && of != kind.ZoneIngressInsights.Name && of != kind.ZoneEgressInsights.Name
+	return of != kind.DataplaneInsights.Name && of != kind.ZoneIngressInsights.Name &&
+		of != kind.ZoneEgressInsights.Name
 }
 
 // fill keeps the findings of every row.
@@ -345,7 +348,7 @@ func (t *Tracker) keepSome(next func() (resource.Any, bool)) bool {
 // drop ends to keep the findings of objects, unless somebody has asked for them meanwhile.
 func (t *Tracker) drop(ctx context.Context) {
 	t.mu.Lock()
-	isIdle := len(t.subscriptions) == 0 && time.Since(t.asked) >= idleTime
+	isIdle := len(t.subscriptions) == 0 && time.Since(t.used) >= idleTime
 	if isIdle && t.phase != idle {
 		t.phase = dropping
 	}
@@ -432,7 +435,7 @@ func (t *Tracker) invalidate() {
 }
 
 // current returns the present findings. The writer of the table does not wait while they are merged.
-func (t *Tracker) current() *Set {
+func (t *Tracker) current() *findingSet {
 	t.mu.Lock()
 	set, changes, outage := t.findings, t.changes, t.outage
 	if set != nil {
@@ -442,7 +445,7 @@ func (t *Tracker) current() *Set {
 	records, callers := t.records(), t.callers.clone()
 	revision := t.Stage.Tables.DB.Snapshot().Revision
 	t.mu.Unlock()
-	set = newSet(slices.Values(records), callers, revision, outage)
+	set = newFindingSet(slices.Values(records), callers, revision, outage)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.changes == changes {

@@ -301,7 +301,7 @@ func TestDifferencesOfFindings(t *testing.T) {
 	expect := func(came, went string) {
 		t.Helper()
 		select {
-		case <-s.Changed():
+		case <-s.Wakeups():
 		default:
 			if came+went != "" {
 				t.Error("the subscriber is not woken")

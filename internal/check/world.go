@@ -86,5 +86,5 @@ func Written(s *Stage, snapshot *table.Snapshot, o resource.Any) []Finding {
 	if service, ok := o.(*resource.Object[kind.MeshService]); ok && !l.isGlobal() {
 		l.matches(service, slices.Collect(l.Services.Members(l.r, service)))
 	}
-	return findingsOf(newSet(undated(l.observations), newCallers(), 0, false).all, snapshot.Time)
+	return findingsOf(newFindingSet(undated(l.observations), newCallers(), 0, false).all, snapshot.Time)
 }

@@ -49,7 +49,8 @@ func TestWritten(t *testing.T) {
 		"a mesh without Dataplanes": {"", timeout("{kind: Mesh}", "{kind: MeshService, name: wev}"), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := storedWorld(t, &txtar.Archive{Files: []txtar.File{{Name: "resources.yaml", Data: []byte(mesh + c.has)}}})
+			w := storedWorld(t, &txtar.Archive{Files: []txtar.File{
+				{Name: "resources.yaml", Data: []byte(mesh + c.has)}}})
 			written, err := kind.Parse([]byte(c.doc))
 			if err != nil {
 				t.Fatal(err)

@@ -12,9 +12,12 @@ import (
 
 const checkPath = "GET /_check"
 
-// check returns the findings on the running system, or those on the mesh of the query. It costs one pass over the
-// resources. On global it has those of every zone too.
+// check returns the findings on the running system, or those on the mesh of the query. On global it has those of every
+// zone too.
 func (a *api) check(w http.ResponseWriter, r *http.Request) error {
+	if access.UserOf(r.Context()).Proof == access.ByReplica {
+		return writeJSON(w, http.StatusOK, check.Report{Findings: a.Findings.OfReplica()})
+	}
 	m, err := a.read(r.Context())
 	if err != nil {
 		return err
@@ -28,7 +31,7 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	report, err := a.Check(r.Context())
+	report, err := a.Findings.Report(r.Context())
 	if err != nil {
 		return err
 	}
@@ -36,29 +39,12 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if a.queriesReplicas(r) {
 		a.checkReplicas(r, every)
 	}
-	if a.Zone == "" && access.UserOf(r.Context()).Proof != access.ByReplica {
+	if a.Zone == "" {
 		a.checkZones(r, m, every)
 	}
 	report = every.Report()
-	if !m.Meshes.IsAll() {
-		report.Limit(m.Meshes)
-		report.Dataplanes, report.Services = m.countChecked(mesh)
-	}
+	report.Limit(m.Meshes)
 	return writeJSON(w, http.StatusOK, report)
-}
-
-// countChecked returns the numbers of Dataplanes and MeshServices that this control plane checks: of one mesh, or of
-// all that the caller may read.
-func (m *snapshot) countChecked(mesh string) (dataplanes, services int) {
-	for range m.Resources(kind.Dataplanes.Name, mesh) {
-		dataplanes++
-	}
-	for o := range m.Resources(kind.MeshServices.Name, mesh) {
-		if m.State.Tables.Zone == "" || !m.State.Tables.IsRemote(o.(*resource.Object[kind.MeshService])) {
-			services++
-		}
-	}
-	return dataplanes, services
 }
 
 // checkReplicas adds what each other replica alone can find.

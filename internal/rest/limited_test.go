@@ -57,10 +57,8 @@ func TestOtherMeshIsHidden(t *testing.T) {
 	w := newWorld(t, newStore(t))
 	twoMeshes(t, w)
 	config := w.config()
-	config.Check = func(context.Context) (*check.Report, error) {
-		return &check.Report{Findings: []check.Finding{{Problem: "no-virtual-ip", Severity: check.Error,
-			Object: check.Object{Type: "MeshService", Mesh: "other", Name: "hidden"}}}}, nil
-	}
+	config.Findings = reported{Findings: []check.Finding{{Problem: "no-virtual-ip", Severity: check.Error,
+		Object: check.Object{Type: "MeshService", Mesh: "other", Name: "hidden"}}}}
 	values := strings.NewReplacer("{mesh}", "other", "{name}", "some", "{$}", "", "{kind}", "Mesh", "{kri}",
 		"kri_mt_other___hidden_", "{route}", "x")
 	for _, row := range newAPI(config).routes() {
@@ -121,7 +119,7 @@ func TestFindingsOfOtherMeshes(t *testing.T) {
 	w.put(t, "/zones/west", `{"type":"Zone"}`)
 	config := w.config()
 	config.Zone, config.RemoteZones = "", manyFindings{}
-	config.Check = func(context.Context) (*check.Report, error) { return &check.Report{}, nil }
+	config.Findings = reported{}
 	got := asOwner(t, config, "GET", "/_check", "")
 	var report check.Report
 	if err := json.Unmarshal(got.Body.Bytes(), &report); err != nil || len(report.Findings) != 1 || report.More != 0 ||

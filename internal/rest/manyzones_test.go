@@ -142,15 +142,26 @@ func (g *globalReplica) join(t *testing.T, name string, services int) *world {
 	api := &world{store: reads.Store(), view: reads, writer: writer, log: &bytes.Buffer{}}
 	config := api.config()
 	config.Zone, config.Inspector, config.Connections = name, inspector, pages{}
-	config.Check = func(context.Context) (*check.Report, error) {
-		return check.Run(checks, checks.Tables.DB.Snapshot(), check.World{Ended: config.Expired, Now: time.Now()}), nil
-	}
+	config.Findings = evaluated{checks, check.World{Ended: config.Expired}}
 	api.handler = New(config)
 	go func() { defer close(done); zone.Follow(ctx, asZone{g.conn, name}, NewReads(config)) }()
 	t.Cleanup(func() { cancel(); <-done })
 	g.awaits(t, name)
 	return api
 }
+
+// evaluated are the findings of a state, evaluated for each report.
+type evaluated struct {
+	checks *check.Stage
+	world  check.World
+}
+
+func (e evaluated) Report(context.Context) (*check.Report, error) {
+	e.world.Now = time.Now()
+	return check.Run(e.checks, e.checks.Tables.DB.Snapshot(), e.world), nil
+}
+
+func (evaluated) OfReplica() []check.Finding { return nil }
 
 // awaits returns when a zone can be queried.
 func (g *globalReplica) awaits(t *testing.T, zone string) {

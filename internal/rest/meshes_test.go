@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"weft/internal/access"
 	"weft/internal/admission"
@@ -55,18 +54,15 @@ func newLimitedWorld(t *testing.T, zone string) *limitedWorld {
 		writer: admission.New(reads.Store(), admission.Options{Zone: zone, Patches: envoy.TypeNames(nil)})}
 	config := w.config()
 	config.Zone, config.Inspector, config.Guard.Rules = zone, inspector, limitedRules()
-	config.Check = func(context.Context) (*check.Report, error) {
-		certificates := []check.ServerCertificate{{Server: "a server", NotAfter: time.Now()}}
-		return check.Run(checks, checks.Tables.DB.Snapshot(), check.World{Ended: config.Expired,
-			Global: config.Global(), ZoneInsight: func(string) *kind.ZoneInsight { return &kind.ZoneInsight{} },
-			Now: time.Now(), Replica: check.Replica{Certificates: certificates}}), nil
-	}
 	links := map[string]inspect.KindLink{"Dataplane": {Connected: true,
 		Lagging: map[string]uint64{ownMesh: 1, otherMesh: 2}}}
 	config.Links = func(string) map[string]inspect.KindLink { return links }
 	config.Global = func() *inspect.GlobalLink {
 		return &inspect.GlobalLink{Kinds: links, Rejected: rejectedItems(), Connected: true}
 	}
+	config.Findings = evaluated{checks, check.World{Ended: config.Expired, Global: config.Global(),
+		ZoneInsight: func(string) *kind.ZoneInsight { return &kind.ZoneInsight{} },
+		Replica:     check.Replica{Certificates: []check.ServerCertificate{{Server: "a server"}}}}}
 	config.Bundle = http.NotFoundHandler()
 	l := &limitedWorld{world: w, api: newAPI(config)}
 	w.handler = New(config)

@@ -248,9 +248,7 @@ func TestChecksOfEveryZone(t *testing.T) {
 	config.Zone, config.RemoteZones = "", g.queries
 	own := check.Finding{Problem: "operators-unset", Severity: check.Warning,
 		Object: check.Object{Type: "ControlPlane"}, Detail: "of global"}
-	config.Check = func(context.Context) (*check.Report, error) {
-		return &check.Report{Dataplanes: 3, Findings: []check.Finding{own}}, nil
-	}
+	config.Findings = reported{Dataplanes: 3, Findings: []check.Finding{own}}
 	g.handler = New(config)
 	g.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	for _, zone := range []string{"east", "west"} {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,23 +40,32 @@ func (r replicas) Read(ctx context.Context, instance string, q zonequery.Read) (
 	return recorder.Result(), nil
 }
 
+// reported are the findings of a report.
+type reported check.Report
+
+func (r reported) Report(context.Context) (*check.Report, error) {
+	report := check.Report(r)
+	report.Findings = slices.Clone(r.Findings)
+	return &report, nil
+}
+
+func (r reported) OfReplica() []check.Finding { return r.Findings }
+
 // TestReplicasRespond: a replica has the acks and pages of proxies that are connected to another one, and what that one
 // alone finds. It names a replica that does not respond. Replicas that query each other do not do so again.
 func TestReplicasRespond(t *testing.T) {
 	w := newWorld(t, newStore(t))
-	findings := func(problems ...string) func(context.Context) (*check.Report, error) {
-		return func(context.Context) (*check.Report, error) {
-			report := &check.Report{}
-			for _, p := range problems {
-				report.Findings = append(report.Findings, check.Finding{Problem: p, Severity: check.Error,
-					Object: check.Object{Type: "Zone", Name: "x"}})
-			}
-			return report, nil
+	findings := func(problems ...string) reported {
+		var of reported
+		for _, p := range problems {
+			of.Findings = append(of.Findings, check.Finding{Problem: p, Severity: check.Error,
+				Object: check.Object{Type: "Zone", Name: "x"}})
 		}
+		return of
 	}
 	b, a := w.config(), w.config()
-	b.Check, b.Replicas = findings("config-not-acked", "no-virtual-ip", "zone-sync-lag"), replicas{}
-	a.Check, a.Connections, a.Replicas = findings("zone-sync-lag"), atOther{}, replicas{NewReads(b)}
+	b.Findings, b.Replicas = findings("config-not-acked", "no-virtual-ip", "zone-sync-lag"), replicas{}
+	a.Findings, a.Connections, a.Replicas = findings("zone-sync-lag"), atOther{}, replicas{NewReads(b)}
 	w.handler = New(a)
 	w.put(t, "/meshes/default", `{"type":"Mesh"}`)
 	w.put(t, "/meshes/default/dataplanes/web-1", `{"type":"Dataplane","networking":{"address":"10.0.0.1"}}`)

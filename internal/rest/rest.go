@@ -82,6 +82,14 @@ type Replicas interface {
 	Read(ctx context.Context, instance string, q zonequery.Read) (*http.Response, error)
 }
 
+// Findings are the problems that this control plane finds.
+type Findings interface {
+	// Report returns all findings. It fails where ctx ends.
+	Report(ctx context.Context) (*check.Report, error)
+	// OfReplica returns the findings that this replica alone can have.
+	OfReplica() []check.Finding
+}
+
 // Config has the parts of the API. Every field is required unless it states otherwise.
 type Config struct {
 	Guard       *Guard
@@ -95,8 +103,7 @@ type Config struct {
 	Connections Connections
 	// Replicas are the other replicas that share the store; nil: there are none.
 	Replicas Replicas
-	// Check returns the findings of this control plane on the running system.
-	Check func(context.Context) (*check.Report, error)
+	Findings Findings
 	// Bundle serves a support bundle.
 	Bundle http.Handler
 

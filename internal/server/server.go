@@ -402,9 +402,8 @@ func (s *Server) apiConfig() rest.Config {
 	config := rest.Config{
 		Guard: s.guard, View: s.view, Settings: s.effectiveSettings(), Writer: s.writer, Inspector: s.inspector(),
 		Connections: s.proxies, RemoteZones: s.remote.zones, Links: s.remote.links, Global: s.remote.global,
-		Tokens: s.tokens, Audit: s.audit, Bundle: s.bundleHandler(),
-		Check: s.findings.Report,
-		Zone:  s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
+		Tokens: s.tokens, Audit: s.audit, Bundle: s.bundleHandler(), Findings: s.findings,
+		Zone: s.settings.ZoneName, InstanceID: s.instance, Expired: s.replica.HasExpired, Version: s.version,
 		Now: time.Now, Log: s.log,
 	}
 	if s.replicas != nil {
