@@ -19,6 +19,9 @@ type PodReport struct {
 // MissingSidecar is the reason in the report about a Pod that should have a sidecar and has none.
 const MissingSidecar = "MissingSidecar"
 
+// PodNotAdmitted is the reason in the report about a Pod that its mesh does not admit.
+const PodNotAdmitted = "MeshMembershipRefused"
+
 // PodReports is the kind of [PodReport].
 var PodReports = &resource.Kind[PodReport]{
 	Info: resource.Info{Name: "PodReport", Plural: "pod-reports", Scope: resource.Global, ReadOnly: true, Hidden: true},

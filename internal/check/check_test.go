@@ -194,7 +194,8 @@ func (s *scene) run() *check.Report { return check.Run(s.stage, s.snapshot, s.Wo
 // world reads the resources of an archive, including rows of the control plane and insights, and its notes, one per
 // line. The zone is east, or global where the archive has a file "global". A file "zone-proxy-namespaces" has the
 // listed namespaces of zone proxies, a file "operators-unset" the missing settings of operators, a file "store-outage"
-// why the store takes no writes, and a file "replica.yaml" the state of the replica.
+// why the store takes no writes, a file "replica.yaml" the state of the replica, and a file "link.yaml" the connection
+// to global.
 func world(t *testing.T, archive *txtar.Archive) (*scene, []resource.Any) {
 	zone := "east"
 	if fileOf(archive, "global") != nil {
@@ -213,6 +214,11 @@ func world(t *testing.T, archive *txtar.Archive) (*scene, []resource.Any) {
 	}
 	if err := yaml.UnmarshalStrict(fileOf(archive, "replica.yaml"), &w.Replica); err != nil {
 		t.Fatal(err)
+	}
+	if text := fileOf(archive, "link.yaml"); text != nil {
+		if err := yaml.UnmarshalStrict(text, &w.Global); err != nil {
+			t.Fatal(err)
+		}
 	}
 	w.OperatorsUnset = strings.Fields(string(fileOf(archive, "operators-unset")))
 	w.stage.Tables.ZoneProxyNamespaces = strings.Fields(string(fileOf(archive, "zone-proxy-namespaces")))
@@ -284,6 +290,7 @@ func parse(t *testing.T, doc []byte) resource.Any {
 //
 //	signing-key MESH                   the mesh has a signing key
 //	authority IDENTITY DOMAIN DAYS     the MeshIdentity has a CA and a MeshTrust; the CA expires in DAYS
+//	holds NAME IDENTITY DAYS           the proxy has a certificate below the root in the MeshTrust, for DAYS
 //	signs IDENTITY DAYS                a CA signs for it that expires in DAYS, and another has waited for an hour
 //	pending NAME MINUTES               the proxy has had a pending ACK for MINUTES
 //	fresh NAME                         the resource was written just now
@@ -312,6 +319,17 @@ func note(t *testing.T, w *scene, rows []resource.Any, words []string) []resourc
 			kind.MeshTrust{TrustDomain: words[2],
 				CABundles: []kind.CABundle{{Type: "Pem", PEM: &kind.PEMBundle{Value: string(cert)}}}})
 		return []resource.Any{secret, trust}
+	case "holds":
+		for _, o := range rows {
+			if trust, ok := o.(*resource.Object[kind.MeshTrust]); ok && trust.Name == words[2] {
+				certificate := kind.WorkloadCertificate{MeshIdentity: words[2], Root: pki.Roots(&trust.Spec)[0],
+					SpiffeIDs: kind.SpiffeIDsOf("spiffe://" + trust.Spec.TrustDomain + "/" + words[1]),
+					Until:     kind.Time{Time: now.Add(days(words[3]))}}
+				return []resource.Any{kind.DataplaneCertificatesList.Make("default", words[1],
+					kind.DataplaneCertificates{Certificates: []kind.WorkloadCertificate{certificate}})}
+			}
+		}
+		t.Fatalf("%v: there is no such MeshTrust", words)
 	case "signs":
 		cert, key, err := pki.NewCA(now.AddDate(0, 0, -3650).Add(days(words[2])), "default.east.mesh.local")
 		if err != nil {

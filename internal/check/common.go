@@ -22,6 +22,8 @@ type common struct {
 	exempt table.Derived[string, exemption]
 	// onlySPIRE is whether all certificates of a mesh are SPIRE's.
 	onlySPIRE table.Derived[string, bool]
+	// roots are the roots of the trust domains of a mesh.
+	roots table.Derived[string, map[string]domainRoots]
 	// distrusted is whether no MeshTrust of the mesh has a trust domain of a MeshIdentity.
 	distrusted table.Derived[domainKey, bool]
 	// unreachable is why proxies do not reach a destination; empty: they do.
@@ -49,6 +51,7 @@ func (s *Stage) addCommon() {
 	}, same[bool])
 	s.exempt = table.NewDerived(db, "exemptions of meshes", s.exemptionOf, same[exemption])
 	s.onlySPIRE = table.NewDerived(db, "meshes of SPIRE", s.Identity.AllFromSPIRE, same[bool])
+	s.roots = table.NewDerived(db, "roots of trust domains", s.rootsOf, equalRoots)
 	s.distrusted = table.NewDerived(db, "distrusted domains", s.isDistrusted, same[bool])
 	s.unreachable = table.NewDerived(db, "unreachable destinations", s.unreachableReason, same[string])
 	s.verdicts = table.NewDerived(db, "verdicts of listeners", s.verdictsOf, slices.Equal[[]verdict])

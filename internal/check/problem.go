@@ -204,30 +204,32 @@ var (
 
 // ofReplicas are the problems that only the replica that has them can find.
 var ofReplicas = []*Problem{serverCertificateExpiring, serverCertificateUnreadable, storeTakesNoWrites,
-	storeNotFollowed, resourceUnreadable, auditLogFailing, configNotAcked, zoneNotConnected, zoneSyncLag,
-	syncItemRejected}
+	storeNotFollowed, resourceUnreadable, auditLogFailing, apiServerRejects, proxyRejected, tokenExpiring,
+	configNotAcked, zoneNotConnected, zoneRejected, zoneTokenExpiring, zoneSyncStopped, zoneSyncLag, syncItemRejected}
 
 // ofEveryMesh are the problems of the control plane and of zones that concern every mesh. Their findings have no Mesh,
 // and name nothing of one.
-var ofEveryMesh = []*Problem{serverCertificateExpiring, storeTakesNoWrites, zoneNotConnected, zoneUnknown,
-	replicaUnknown, zoneSyncLag}
+var ofEveryMesh = []*Problem{serverCertificateExpiring, serverCertificateUnreadable, storeTakesNoWrites,
+	storeNotFollowed, auditLogFailing, noLeader, zoneNotConnected, zoneRejected, zoneTokenExpiring, zoneUnknown,
+	replicaUnknown, zoneSyncStopped, zoneSyncLag}
 
 var problems = []*Problem{
 	serverCertificateExpiring, serverCertificateUnreadable, operatorsUnset, storeTakesNoWrites, storeNotFollowed,
-	resourceUnreadable, auditLogFailing, noLeader, ownWriteFailed,
+	resourceUnreadable, auditLogFailing, noLeader, ownWriteFailed, apiServerRejects,
 	identityCannotSign, providersMixed, certificateMissing, authorityExpiring, authorityChangePending, domainNotTrusted,
-	rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
+	certificateDistrusted, rootsNotTrusted, noSpiffeID, certificateExpired, certificateExpiring, signingKeyMissing,
+	proxyRejected, tokenExpiring,
 	configRejected, policyLeftOut, configNotAcked, envoyTooOld,
-	anotherStore, deletionsWait, zoneNotConnected, zoneUnknown, replicaUnknown, zoneWithoutEffect,
-	syncItemRejected, zoneSyncLag,
+	anotherStore, deletionsWait, zoneNotConnected, zoneRejected, zoneTokenExpiring, zoneUnknown, replicaUnknown,
+	zoneWithoutEffect, syncItemRejected, zoneSyncStopped, zoneSyncLag,
 	noVirtualIP, generatedServicesFull, namespaceFull, namespaceNotAdmitted, notTranslated,
 	serviceMatchesNothing, serviceWithoutEndpoints, noAllowedClients, denyCoversAllow, endpointsRetained,
 	listenerDrainStuck,
 	zoneProxyNamespace, zoneWithoutEgress, externalUnreachable, externalSecrets, ingressNotReady, hostNameNotResolved,
 	outboundUnreachable,
 	zoneWithoutIngress, serviceWithoutSNI, sniTaken, keyTaken, memberExcluded,
-	sidecarMissing, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady, memberUnvouched,
-	policyUnvouched, membersExempt, listenerExcluded,
+	sidecarMissing, podWithoutDataplane, notAdmitted, proxyOffline, proxyNeverConnected, inboundNotReady,
+	memberUnvouched, policyUnvouched, membersExempt, listenerExcluded,
 	outboundWithoutBackend,
 	routeUngranted, policyNotAccepted, policyRefNotFound, policyWithoutEffect,
 	prefixWithinSegment, faultsInjected, permissionWithoutEffect, trustWithoutEffect, selectorMatchesNothing,

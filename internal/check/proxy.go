@@ -319,13 +319,6 @@ func wanted(out *kind.Outbound) string {
 	}
 }
 
-// sidecar finds a Pod that should have a proxy and has none.
-func (l *checker) sidecar(report *resource.Object[kind.PodReport]) {
-	if report.Spec.Reason == kind.MissingSidecar {
-		l.found(sidecarMissing, Object{Type: "Pod", Name: report.Name}, "%s", report.Spec.Message)
-	}
-}
-
 // unreachableOutbounds finds outbounds to services of other zones that the proxy cannot reach.
 func (l *checker) unreachableOutbounds(m member) {
 	for _, out := range m.proxy.Outbounds {

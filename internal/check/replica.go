@@ -15,6 +15,13 @@ type Replica struct {
 	Unread []Unread
 	// Lag is the failure of stored changes to arrive, and Audit that of the audit log; without a start there is none.
 	Lag, Audit Failure
+	// Proxies are those that cannot connect, or soon will not.
+	Proxies []ProxyAccess
+	// APIServer are the calls that the API server of Kubernetes rejects.
+	APIServer []CallFailure
+	// RejectedZones are the last attempts of zones that this replica of global has rejected.
+	RejectedZones map[string]Rejection
+	ZoneToken     ZoneToken
 	// Leaderless is the time since which no replica leads; zero: one does.
 	Leaderless time.Time
 }
@@ -47,6 +54,8 @@ func (l *controlChecker) replica() {
 	l.serverCertificates()
 	l.unread()
 	l.lag()
+	l.access()
+	l.apiServer()
 	if a := l.Replica.Audit; !a.Since.IsZero() {
 		l.found(auditLogFailing, controlPlane, "the audit log has not been written for %s: %s; requests that it must "+
 			"record are rejected", age(a.Since), a.Reason)

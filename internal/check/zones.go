@@ -22,9 +22,12 @@ func (l *controlChecker) zones() {
 				"connects", l.Tables.Zone)
 			continue
 		}
+		l.rejectedZone(o.(*resource.Object[kind.Zone]))
 		l.zone(o.(*resource.Object[kind.Zone]))
 	}
+	l.zoneToken()
 	if link := l.Global; link != nil {
+		l.stoppedKinds(link)
 		l.link(zoneNotConnected, controlPlane, link, "the global control plane",
 			"no change goes either way, and the zone continues with its stored resources")
 	}

@@ -101,6 +101,7 @@ func (s *Server) caller(ctx context.Context) (*caller, error) {
 		return c, nil
 	}
 	if _, ok := status.FromError(err); !ok {
+		s.history.noteToken(ctx, token, err)
 		err = status.Error(codes.Unauthenticated, err.Error())
 	}
 	s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "reason", status.Convert(err).Message())
@@ -185,10 +186,15 @@ func (s *Server) authorize(ctx context.Context, key state.ProxyKey) (*caller, er
 // permit returns an error where the token of a caller is not valid for the proxy, or the proxy does not exist.
 func (s *Server) permit(ctx context.Context, c *caller, key state.ProxyKey) error {
 	err := s.mayBe(ctx, c, key)
-	if err != nil {
-		s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
-			status.Convert(err).Message())
+	if err == nil {
+		s.history.noteAccepted(key, c)
+		return nil
 	}
+	if s.checkAdmitted(key) == nil { // else it is known why it is rejected
+		s.history.noteDenied(ctx, key, err)
+	}
+	s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
+		status.Convert(err).Message())
 	return err
 }
 

@@ -57,7 +57,7 @@ func (s *agents) Register(ctx context.Context, request *wire.RegisterRequest) (*
 				fmt.Sprintf("the mesh %q does not exist; create it, or name another in the Dataplane", key.Mesh))
 	}
 	if err := caller.checkPermitted(proxy); err != nil {
-		return nil, status.Error(codes.PermissionDenied, err.Error())
+		return nil, s.denied(ctx, key, err)
 	}
 	if err := s.checkRegistrations(payer, key); err != nil {
 		s.denials.Note("a registration is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",

@@ -139,6 +139,7 @@ type Server struct {
 	leases      *leases
 	flood       *floodBounds
 	denials     *access.Denials
+	history     *tokenHistory
 	inspections inspections
 
 	mu        sync.Mutex
@@ -162,6 +163,7 @@ func New(c Config) *Server {
 		leases:      newLeases(time.Now, c.Instance),
 		flood:       newFlood(time.Now),
 		denials:     access.NewDenials(c.Log),
+		history:     newTokenHistory(now, func(key state.ProxyKey) bool { return c.Rows.Resource(key) != nil }),
 		inspections: inspections{open: map[string]*inspectionRequest{}},
 		sessions:    map[state.ProxyKey]*session{},
 		peers:       map[state.ProxyKey]*peer{},

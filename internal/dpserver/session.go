@@ -84,7 +84,7 @@ func (s *agents) Session(stream wire.Agent_SessionServer) error {
 		return err
 	}
 	if err := caller.checkProxyName(key); err != nil {
-		return status.Error(codes.PermissionDenied, err.Error())
+		return s.denied(stream.Context(), key, err)
 	}
 	if err := s.checkAdmitted(key); err != nil {
 		return err // before anything is computed for it

@@ -38,6 +38,7 @@ func (s *Server) accept(ctx context.Context, node *corev3.Node, stream *xds.Stre
 	}
 	version := envoyVersion(node)
 	if err := supported(version); err != nil {
+		s.history.noteDenied(ctx, key, err)
 		s.denials.Note("a proxy is rejected", "from", remoteAddress(ctx), "proxy", key, "reason",
 			status.Convert(err).Message())
 		return nil, err

@@ -13,6 +13,9 @@ import (
 // belong to the log of their sender, and compare with each other only.
 type KindLink struct {
 	Connected bool `json:"connected"` // each kind has a stream of its own
+	// Since is the start of a disconnection in the zone, and Problem its reason.
+	Since   *kind.Time `json:"since,omitempty"`
+	Problem string     `json:"problem,omitempty"`
 	// Stored is the position up to which the other side has stored items, and Acked the position up to which its
 	// proxies (on global, those of the other zones) have ACKed them. Lagging has the positions of meshes of which they
 	// have ACKed less. Current states that it has stored all.

@@ -54,7 +54,7 @@ func (g *Global) Authenticate(ctx context.Context) (zone string, err error) {
 			requiredScope)
 	}
 	if err != nil {
-		g.recordDenied(ctx, "", err)
+		g.recordDenied(ctx, claims.Zone, err)
 		return "", status.Error(codes.Unauthenticated, err.Error())
 	}
 	if err = checkZoneName(ctx, claims.Zone); err == nil {
@@ -67,6 +67,7 @@ func (g *Global) Authenticate(ctx context.Context) (zone string, err error) {
 		g.recordDenied(ctx, claims.Zone, err)
 		return "", err
 	}
+	g.noteAccepted(claims.Zone)
 	return claims.Zone, nil
 }
 
@@ -76,6 +77,9 @@ func (g *Global) recordDenied(ctx context.Context, zone string, err error) {
 		from = p.Addr.String()
 	}
 	g.Denied.Note("a zone is rejected", "from", from, "zone", zone, "reason", err)
+	if status.Code(err) != codes.Unavailable {
+		g.noteRejected(zone, from, err)
+	}
 }
 
 // hostOf returns an address without its port.

@@ -57,6 +57,7 @@ type Global struct {
 	// and are not connected to another instance.
 	counted      map[string]bool
 	disconnected map[string]time.Time // zones without a connection to any instance, and since when
+	rejected     map[string]Rejection // by zone
 }
 
 // tracking tracks the positions of one kind that all zones have acked.
@@ -103,7 +104,7 @@ type peerStream struct {
 // NewGlobal returns a global control plane without zones.
 func NewGlobal(c GlobalConfig) *Global {
 	g := &Global{GlobalConfig: c, kinds: map[string]*tracking{}, zones: map[string]*zonePeer{},
-		counted: map[string]bool{}, disconnected: map[string]time.Time{}}
+		counted: map[string]bool{}, disconnected: map[string]time.Time{}, rejected: map[string]Rejection{}}
 	g.logs = newLogs(kind.Owner{}, c.Store, c.Log)
 	for name := range g.logs.kinds {
 		g.kinds[name] = &tracking{tracker: zonesync.NewTracker(), moved: &wait.Broadcast{}}

@@ -178,6 +178,17 @@ func Fingerprints(text string) []string {
 	return all
 }
 
+// Expiries returns the expiries of the certificates in PEM by their fingerprints.
+func Expiries(text string) map[string]time.Time {
+	all := map[string]time.Time{}
+	for block, rest := pem.Decode([]byte(text)); block != nil; block, rest = pem.Decode(rest) {
+		if c, err := x509.ParseCertificate(block.Bytes); err == nil {
+			all[fingerprint(block.Bytes)] = c.NotAfter
+		}
+	}
+	return all
+}
+
 // LeadsTo reports whether these roots, in PEM, verify the CA's certificates.
 func (ca *CA) LeadsTo(roots []string, now time.Time) bool {
 	options := x509.VerifyOptions{

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
@@ -160,6 +161,18 @@ func (c *ZoneClaims) check() error {
 func (*DataplaneClaims) empty() Claims { return &DataplaneClaims{} }
 func (*UserClaims) empty() Claims      { return &UserClaims{} }
 func (*ZoneClaims) empty() Claims      { return &ZoneClaims{} }
+
+// Validity returns the times between which claims are valid; zero where they state none.
+func Validity(c Claims) (notBefore, expires time.Time) {
+	registered := c.registered()
+	if registered.NotBefore != nil {
+		notBefore = registered.NotBefore.Time
+	}
+	if registered.ExpiresAt != nil {
+		expires = registered.ExpiresAt.Time
+	}
+	return notBefore, expires
+}
 
 func (c *DataplaneClaims) registered() *jwt.RegisteredClaims { return &c.RegisteredClaims }
 func (c *UserClaims) registered() *jwt.RegisteredClaims      { return &c.RegisteredClaims }

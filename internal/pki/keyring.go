@@ -245,7 +245,7 @@ func (k *Keyring) key(realm Realm, kid string) (*signingKey, error) {
 // unrevoked returns an error for claims whose token is revoked.
 func (k *Keyring) unrevoked(claims Claims) error {
 	if k.revoked(claims.Realm(), claims.registered().ID) {
-		return fmt.Errorf("the token is revoked, by %s", claims.Realm().Revocations())
+		return fmt.Errorf("%w, by %s", ErrRevoked, claims.Realm().Revocations())
 	}
 	return nil
 }

@@ -94,6 +94,34 @@ func Reverify(token string, claims Claims, keys *Keyring) error {
 	return Verify(token, fresh, keys, claims.registered().ExpiresAt.Add(-time.Second))
 }
 
+// The errors of a token that was valid before, for errors.Is.
+var (
+	ErrExpired = errors.New("the token has expired")
+	ErrRevoked = errors.New("the token is revoked")
+)
+
+// ClaimedDataplane returns the mesh and the name of the Dataplane in a token that was not verified; empty where it has
+// none.
+func ClaimedDataplane(token string) (mesh, name string) {
+	var claims DataplaneClaims
+	if len(token) > MaxToken {
+		return "", ""
+	}
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil {
+		return "", ""
+	}
+	return claims.Mesh, claims.Name
+}
+
+// ZoneTokenValidity returns the times between which a zone token that was not verified is valid; zero for another text.
+func ZoneTokenValidity(token string) (notBefore, expires time.Time) {
+	var claims ZoneClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(token, &claims); err != nil {
+		return time.Time{}, time.Time{}
+	}
+	return Validity(&claims)
+}
+
 // tokenError returns the error for a token of a kind, such as "user-token". rejected is an error from before the
 // verification of its signature.
 func tokenError(err, rejected error, kind string) error {
@@ -103,7 +131,7 @@ func tokenError(err, rejected error, kind string) error {
 	case rejected != nil:
 		return rejected
 	case errors.Is(err, jwt.ErrTokenExpired):
-		return fmt.Errorf("the token has expired; make a new one with `weft generate %s`", kind)
+		return fmt.Errorf("%w; make a new one with `weft generate %s`", ErrExpired, kind)
 	case errors.Is(err, jwt.ErrTokenNotValidYet):
 		return errors.New("the token is not valid yet; compare the clocks of the machines")
 	case errors.Is(err, jwt.ErrTokenRequiredClaimMissing):

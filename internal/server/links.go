@@ -39,7 +39,7 @@ func linkOf(zone *join.Zone, leads func() bool) func() *inspect.GlobalLink {
 			Rejected: []kind.RejectedItem{}, Kinds: map[string]inspect.KindLink{},
 		}
 		for name, link := range links {
-			g.Kinds[name] = kindLink(link.Connected, link.StreamState)
+			g.Kinds[name] = kindOf(&link)
 			for _, r := range slices.Concat(link.Rejected, link.Rejects) {
 				g.Rejected = append(g.Rejected, kind.RejectedItem{Kind: name, Mesh: r.Key.Mesh, Name: r.Key.Name,
 					Reason: r.Reason})
@@ -51,6 +51,15 @@ func linkOf(zone *join.Zone, leads func() bool) func() *inspect.GlobalLink {
 		g.Lag, _ = inspect.LagOf(g.Kinds)
 		return g
 	}
+}
+
+// kindOf returns the state of a kind in a zone, which knows why it is not connected.
+func kindOf(link *join.Link) inspect.KindLink {
+	is := kindLink(link.Connected, link.StreamState)
+	if !link.Connected && !link.Since.IsZero() {
+		is.Since, is.Problem = &kind.Time{Time: link.Since}, link.Problem
+	}
+	return is
 }
 
 func kindLink(connected bool, s join.StreamState) inspect.KindLink {

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -12,13 +16,35 @@ import (
 // does not respond, that is one warning, however many of them fail and however often they are tried. A call that the
 // API server rejects is a warning of its own, until it succeeds. A nil Outage logs nothing.
 type Outage struct {
-	log  *slog.Logger
-	mu   sync.Mutex
-	down int // calls that have got no response since they last succeeded
+	log      *slog.Logger
+	mu       sync.Mutex
+	down     int // calls that have got no response since they last succeeded
+	rejected map[*Call]Rejection
 }
 
 // NewOutage returns an Outage of an API server that responds.
-func NewOutage(log *slog.Logger) *Outage { return &Outage{log: log} }
+func NewOutage(log *slog.Logger) *Outage { return &Outage{log: log, rejected: map[*Call]Rejection{}} }
+
+// Rejection is a call that the API server rejects each time.
+type Rejection struct {
+	Since  time.Time
+	What   string // the call and what waits for it, as in the log
+	Reason string
+}
+
+// Rejections returns the calls that the API server rejects now.
+func (o *Outage) Rejections() []Rejection {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var all []Rejection
+	for _, r := range o.rejected {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b Rejection) int {
+		return cmp.Or(cmp.Compare(a.What, b.What), a.Since.Compare(b.Since))
+	})
+	return all
+}
 
 // Call is one call that is tried again until it succeeds, such as a watch. One goroutine at a time uses it.
 type Call struct {
@@ -38,10 +64,7 @@ func (c *Call) NoteFailure(err error, message string, attributes ...any) {
 	}
 	if responded(err) {
 		c.NoteResponse()
-		if !c.rejected {
-			o.log.Warn(message, append(attributes, "error", err)...)
-		}
-		c.rejected = true
+		c.noteRejection(err, message, attributes)
 		return
 	}
 	if c.down {
@@ -56,9 +79,30 @@ func (c *Call) NoteFailure(err error, message string, attributes ...any) {
 	}
 }
 
+// noteRejection logs that the API server rejects the call, once.
+func (c *Call) noteRejection(err error, message string, attributes []any) {
+	if c.rejected {
+		return
+	}
+	c.rejected = true
+	o := c.outage
+	o.log.Warn(message, append(attributes, "error", err)...)
+	for i := 1; i < len(attributes); i += 2 {
+		message += fmt.Sprintf(" (%v)", attributes[i])
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rejected[c] = Rejection{Since: time.Now(), What: message, Reason: err.Error()}
+}
+
 // NoteSuccess ends the failure of the call.
 func (c *Call) NoteSuccess() {
-	c.rejected = false
+	if c.rejected {
+		c.rejected = false
+		c.outage.mu.Lock()
+		delete(c.outage.rejected, c)
+		c.outage.mu.Unlock()
+	}
 	c.NoteResponse()
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,4 +60,32 @@ func TestOutage(t *testing.T) {
 	a.NoteSuccess()
 	a.NoteFailure(forbidden, "a waits")
 	lines("a waits")
+}
+
+func TestRejectionsOfCalls(t *testing.T) {
+	o := api.NewOutage(slog.New(slog.DiscardHandler))
+	a, b := o.Call(), o.Call()
+	expect := func(when string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, r := range o.Rejections() {
+			if got = append(got, r.What+": "+r.Reason); r.Since.IsZero() {
+				t.Errorf("%+v has no start", r)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", when, got, want)
+		}
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no role"))
+	a.NoteFailure(errors.New("connection refused"), "a waits")
+	expect("without a response")
+	b.NoteFailure(forbidden, "b waits", "path", "/pods")
+	a.NoteFailure(forbidden, "a waits")
+	expect("two rejections", "a waits: "+forbidden.Error(), "b waits (/pods): "+forbidden.Error())
+	a.NoteSuccess()
+	expect("one succeeds", "b waits (/pods): "+forbidden.Error())
+	b.NoteFailure(errors.New("connection refused"), "b waits", "path", "/pods")
+	b.NoteSuccess()
+	expect("both succeed")
 }

@@ -41,7 +41,7 @@ const (
 	UnsupportedPort     = "IgnoredUnsupportedPort"
 	NoPublicAddress     = "NoPublicAddress"
 	ClosedPorts         = "ClosedPorts"
-	NotAdmitted         = "MeshMembershipRefused"
+	NotAdmitted         = kind.PodNotAdmitted
 	ConflictingProtocol = "ConflictingProtocols"
 	MissingSidecar      = kind.MissingSidecar
 	NotRedirected       = "NotRedirected"
