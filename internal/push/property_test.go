@@ -21,6 +21,7 @@ import (
 	"weft/internal/service"
 	"weft/internal/sni"
 	"weft/internal/state"
+	"weft/internal/table"
 	"weft/internal/xds"
 	"weft/kind"
 	"weft/resource"
@@ -528,7 +529,7 @@ func compareUsers(t *rapid.T, groups *sharedSets[proxy.Group, service.List]) {
 // compareRemoved checks that the resource sets have nothing that a rebuild does not have.
 func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 	for key := range attached {
-		want, exists := hub.Inspector.Config(key)
+		want, exists := rebuiltConfig(hub, key)
 		if !exists {
 			continue
 		}
@@ -545,6 +546,12 @@ func compareRemoved(t *rapid.T, hub *Hub, attached map[state.ProxyKey]func()) {
 			}
 		}
 	}
+}
+
+// rebuiltConfig returns the configuration of a proxy, of which each value is computed.
+func rebuiltConfig(hub *Hub, key state.ProxyKey) ([]*xds.Resource, bool) {
+	resources, ok := configOf(hub.Inspector.config, table.Eval(hub.state.Tables.DB.Snapshot().UnsharedCopy()), key)
+	return withoutKeys(resources), ok
 }
 
 // sentTo returns what the client of a proxy is sent.
@@ -594,7 +601,7 @@ func sameSocket(a, b *listenerv3.Listener) bool {
 
 func compareToRebuild(t *rapid.T, hub *Hub, key state.ProxyKey, told *proxy.Proxy) {
 	wantNoFaults(t, hub)
-	want, exists := hub.Inspector.Config(key)
+	want, exists := rebuiltConfig(hub, key)
 	if exists != (told != nil) {
 		t.Fatalf("%s: exists is %v, but its watcher was told %v", key, exists, told)
 	}

@@ -82,6 +82,8 @@ func New(t *state.Tables, i *identity.Stage, routes *zoneroute.Stage) *Stage {
 		state.DeepEqual[*policy.Destination])
 	s.ServiceIdentities = table.NewDerived(t.DB, "service identities", s.serviceIdentities, slices.Equal)
 	s.Destination = table.NewDerived(t.DB, "destination", s.destination, state.DeepEqual[*Destination])
+	table.Share(s.ServiceIdentities, func(key state.ServiceKey) string { return state.RowKey(key.Mesh, key.Name) })
+	table.Share(s.Destination, DestinationKey.String)
 	s.Endpoints = table.NewDerived(t.DB, "endpoints", s.endpoints, equalEndpoints)
 	s.MultiZone = table.NewDerived(t.DB, "destination of many zones", s.multiZone, state.DeepEqual[*Destination])
 	s.LocalityEndpoints = table.NewDerived(t.DB, "endpoints of a locality", s.localityEndpoints, equalEndpoints)

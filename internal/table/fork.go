@@ -15,14 +15,14 @@ func (s *Snapshot) Fork(change func(*Tx)) *Fork {
 	tx := newTx(s)
 	change(tx)
 	after := *s
-	after.trees = tx.apply()
+	after.trees, after.shares = tx.apply(), false
 	return &Fork{Snapshot: &after, before: s, touched: tx.touched}
 }
 
 // Eval returns two Readers, as [Eval] does, of the state before and after the change. A value that reads nothing of the
 // change is computed once for both, and is the same value. Both are for one goroutine.
 func (f *Fork) Eval() (before, after *Reader) {
-	before, after = Eval(f.before), Eval(f.Snapshot)
+	before, after = Eval(f.before.UnsharedCopy()), Eval(f.Snapshot) // a shared value does not tell what it reads
 	before.comparison = &comparison{touched: f.touched, differs: map[memoKey]struct{}{}}
 	after.before = before
 	return before, after

@@ -1,10 +1,15 @@
 package table
 
+import "iter"
+
 // Sum adds up amounts of the rows of an [Input], by a key. A change of one row costs the same however many rows there
 // are.
 type Sum interface {
 	// Get returns the sum of the amounts under a key; 0 where no row has the key.
 	Get(r *Reader, key string) int
+	// All returns the sums that are not 0 under the keys with a prefix, in the order of the keys. Its cost follows the
+	// number of keys. It records no read, so derived functions must not use it.
+	All(s *Snapshot, prefix string) iter.Seq2[string, int]
 }
 
 // sum is the only [Sum]. Its tree has the sums that are not 0.
@@ -27,6 +32,18 @@ func (x *sum[V]) Get(r *Reader, key string) int {
 	total, _ := r.snapshot.trees[x.source].Get([]byte(key))
 	n, _ := total.(int)
 	return n
+}
+
+func (x *sum[V]) All(s *Snapshot, prefix string) iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		it := s.trees[x.source].Root().Iterator()
+		it.SeekPrefix([]byte(prefix))
+		for key, total, ok := it.Next(); ok; key, total, ok = it.Next() {
+			if !yield(string(key), total.(int)) {
+				return
+			}
+		}
+	}
 }
 
 // changeSums replaces the amounts of a row by those of its replacement. stored is nil where the row is new. A row with

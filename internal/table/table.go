@@ -31,6 +31,7 @@ import (
 // DB holds rows and derived values.
 type DB struct {
 	snapshot atomic.Pointer[Snapshot]
+	computed atomic.Pointer[Snapshot]
 	inputs   []inputTable
 	derived  []derivedTable
 	// readers are the nodes that have read a row or an index entry.
@@ -38,6 +39,8 @@ type DB struct {
 	observe func(Stage)
 	report  func(Failure)      // see Contain; nil: panics are passed on
 	failing map[*node]struct{} // kept values whose function panicked in its last run
+	// unshared are the values of shared tables that the newest snapshot may not have as they are.
+	unshared []*node
 
 	// Clock returns the time of commits. It is set before the first one; the default is [time.Now].
 	Clock     func() time.Time
@@ -61,6 +64,7 @@ func New() *DB {
 	db := &DB{readers: map[readKey]*nodeSet{}, failing: map[*node]struct{}{}, Clock: time.Now}
 	db.deadlines.changed = wait.NewSignal()
 	db.snapshot.Store(&Snapshot{})
+	db.computed.Store(db.Snapshot())
 	return db
 }
 
@@ -68,10 +72,13 @@ func New() *DB {
 type Snapshot struct {
 	Revision uint64
 	Time     time.Time           // of the commit, never before that of an earlier commit
-	trees    []*iradix.Tree[any] // by source: inputs and their indexes
+	trees    []*iradix.Tree[any] // by source: inputs and their indexes, and shared tables
+	// shares is true where the trees of shared tables have the values of this state. See [Share].
+	shares bool
 }
 
-// Snapshot returns the state after the last commit. It may be called from any goroutine.
+// Snapshot returns the state after the last commit, also while the commit computes derived values. It may be called
+// from any goroutine.
 func (db *DB) Snapshot() *Snapshot { return db.snapshot.Load() }
 
 // readKey identifies a read of rows: a row by its key, or an index entry by its index key.
@@ -131,6 +138,7 @@ func (db *DB) addSource() int {
 	s := *db.Snapshot()
 	s.trees = append(s.trees, iradix.New[any]())
 	db.snapshot.Store(&s)
+	db.computed.Store(&s)
 	return len(s.trees) - 1
 }
 
@@ -173,8 +181,13 @@ func (t *input[V]) RowsAfter(s *Snapshot, prefix, after string) iter.Seq[V] {
 	if after >= prefix && after != "" {
 		least = after + "\x00" // the successor of the key
 	}
+	return t.walkFrom(s, t.source, least, prefix)
+}
+
+// walkFrom returns the rows in a tree whose keys have a prefix and are not less than least, in the order of the keys.
+func (t *input[V]) walkFrom(s *Snapshot, source int, least, prefix string) iter.Seq[V] {
 	return func(yield func(V) bool) {
-		it := s.trees[t.source].Root().Iterator()
+		it := s.trees[source].Root().Iterator()
 		it.SeekLowerBound([]byte(least))
 		for key, row, ok := it.Next(); ok && bytes.HasPrefix(key, []byte(prefix)); key, row, ok = it.Next() {
 			if !yield(row.(V)) {
@@ -194,6 +207,9 @@ type Index[V any] interface {
 	Any(r *Reader, key string) bool
 	// Contains returns true where a row under an index key matches. It costs the rows up to the first that does.
 	Contains(r *Reader, key string, match func(V) bool) bool
+	// RowsAfter returns the rows under an index key whose own keys are greater than after, in their order. An empty
+	// after is before the first key. It records no read, so derived functions must not use it.
+	RowsAfter(s *Snapshot, key, after string) iter.Seq[V]
 }
 
 // index is the only [Index].
@@ -235,6 +251,15 @@ func (x *index[V]) Contains(r *Reader, key string, match func(V) bool) (found bo
 		return !found
 	})
 	return found
+}
+
+func (x *index[V]) RowsAfter(s *Snapshot, key, after string) iter.Seq[V] {
+	prefix := string(entryPrefix(key))
+	least := prefix
+	if after != "" {
+		least = string(entryKey(key, after)) + "\x00" // the successor of the entry
+	}
+	return x.table.walkFrom(s, x.source, least, prefix)
 }
 
 // entryPrefix returns the common prefix of the entries of an index key in the index's tree.
@@ -279,7 +304,9 @@ func (db *DB) Commit(change func(*Tx)) *Changes {
 	change(tx)
 	next := &Snapshot{Revision: old.Revision + 1, Time: laterOf(old.Time, db.Clock()), trees: tx.apply()}
 	db.snapshot.Store(next)
-	return db.propagate(tx, next)
+	changes := db.propagate(tx, next)
+	db.share(next)
+	return changes
 }
 
 func laterOf(a, b time.Time) time.Time {
@@ -382,11 +409,14 @@ func (db *DB) recompute(n *node, s *Snapshot) bool {
 		return run != n.run
 	})
 	// The value of a failed function may be the zero value, which the equality function may not accept.
-	if !ok || !failed && db.derived[n.table].equal(n.value, value) {
+	if ok && !failed && db.derived[n.table].equal(n.value, value) {
 		return false
 	}
-	n.value = value
-	return true
+	db.unshare(n)
+	if ok {
+		n.value = value
+	}
+	return ok
 }
 
 func (db *DB) removeReader(l readKey, n *node) {
@@ -407,6 +437,7 @@ func (db *DB) release(n *node) {
 		db.reportRecovered(n)
 	}
 	db.derived[n.table].deleteNode(n.key)
+	db.unshare(n)
 	db.deadlines.removeDeadline(n)
 	n.reads.all(func(l readKey, _ uint32) { db.removeReader(l, n) })
 	n.inputs.all(func(input *node, _ uint32) {
@@ -424,6 +455,9 @@ type derivedTable interface {
 	zero() any
 	pinned(s *Snapshot, key any) *node
 	unpin(key any) (last bool)
+	sharing() (source int, shared bool)
+	sharedKey(key any) []byte
+	nodeOf(key any) *node
 }
 
 // Derived is a table of values that are computed from rows and from values of derived tables that were added before.
@@ -444,6 +478,7 @@ type Derived[K comparable, V any] interface {
 	Value(key K) (V, bool)
 	// Len returns the number of kept values.
 	Len() int
+	share(key func(K) string)
 }
 
 // derived is the only [Derived].
@@ -454,6 +489,9 @@ type derived[K comparable, V any] struct {
 	fn    func(*Reader, K) V
 	same  func(a, b V) bool
 	nodes map[K]*node
+	// text is the key of a shared value in the tree of the source; nil: the table is not shared.
+	text   func(K) string
+	source int
 }
 
 // NewDerived adds a derived table. The result of fn must depend only on its key and on its reads through the Reader.
@@ -500,6 +538,7 @@ func (d *derived[K, V]) node(s *Snapshot, key K) *node {
 		n.value = d.zero()
 	}
 	d.nodes[key] = n
+	d.db.unshare(n)
 	return n
 }
 
@@ -602,8 +641,9 @@ type memoKey struct {
 	key   any
 }
 
-// Eval returns a Reader that computes values on a snapshot without kept values. It records no read, and caches its
-// results. A Reader is for one goroutine; several may be used at the same time.
+// Eval returns a Reader that computes values on a snapshot, without kept values other than the shared ones of the
+// snapshot. It records no read, and caches its results. A Reader is for one goroutine; several may be used at the same
+// time.
 func Eval(s *Snapshot) *Reader {
 	return &Reader{snapshot: s, memo: map[memoKey]any{}}
 }
@@ -618,6 +658,10 @@ func (d *derived[K, V]) evaluate(r *Reader, key K) V {
 	}
 	if v, ok := r.unchanged(m); ok {
 		return v.(V)
+	}
+	if v, ok := d.sharedValue(r, key); ok {
+		r.memo[m] = v
+		return v
 	}
 	var v V
 	compute := func() {

@@ -58,6 +58,8 @@ func newWorld() *world {
 		}
 		return sum % 7
 	}, equal)
+	table.Share(w.sums, func(group string) string { return group })
+	table.Share(w.hops, func(group string) string { return "of " + group })
 	w.totals = table.NewDerived(w.db, "totals", func(r *table.Reader, n int) int {
 		total := 0
 		for _, g := range groups[:n] {
@@ -113,12 +115,17 @@ func TestKeptValuesEqualARebuildAfterAnyChanges(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				fresh := table.Eval(w.db.Snapshot())
+				fresh, shared := table.Eval(w.db.Snapshot().UnsharedCopy()), table.Eval(w.db.ComputedSnapshot())
 				for n := range pins {
 					want := w.totals.Get(fresh, n)
 					got, ok := w.totals.Value(n)
 					if !ok || got != want || seen[n] != want {
 						t.Fatalf("totals(%d): kept %d (%v), reported %d, rebuilt %d", n, got, ok, seen[n], want)
+					}
+				}
+				for _, group := range groups {
+					if got, want := w.hops.Get(shared, group), w.hops.Get(fresh, group); got != want {
+						t.Fatalf("hops(%s): shared %d, rebuilt %d", group, got, want)
 					}
 				}
 				if len(pins) == 0 && w.totals.Len()+w.hops.Len()+w.sums.Len()+w.parity.Len() != 0 {
@@ -148,6 +155,27 @@ func TestOnlyReadersOfAChangeAreRecomputed(t *testing.T) {
 	want := []string{"hops a", "hops d", "parity i00", "sums a"}
 	if !slices.Equal(ran, want) {
 		t.Errorf("recomputed %v, want %v", ran, want)
+	}
+}
+
+// TestRowsAfterOneOfAnIndex: the rows under an index key follow each other in the order of their own keys, and those of
+// another key, of which the former is a prefix, are none of them.
+func TestRowsAfterOneOfAnIndex(t *testing.T) {
+	w := newWorld()
+	w.db.Commit(func(tx *table.Tx) {
+		for _, row := range []item{{"i1", "a", "", 0}, {"i2", "b", "", 0}, {"i3", "a", "", 0}, {"i4", "aa", "", 0},
+			{"i5", "a", "", 0}} {
+			w.items.Put(tx, row)
+		}
+	})
+	for after, want := range map[string]string{"": "[i1 i3 i5]", "i1": "[i3 i5]", "i2": "[i3 i5]", "i5": "[]"} {
+		names := []string{}
+		for row := range w.groups.RowsAfter(w.db.Snapshot(), "a", after) {
+			names = append(names, row.name)
+		}
+		if got := fmt.Sprint(names); got != want {
+			t.Errorf("after %q are %s, want %s", after, got, want)
+		}
 	}
 }
 

@@ -25,15 +25,15 @@ func (r *Reader) Past(t time.Time) bool {
 	return false
 }
 
-// Deadline returns the earliest time that an [Eval] compared with and that has not come. It is zero where there is
-// none.
+// Deadline returns the earliest time that an [Eval] of a snapshot without shared values compared with and that has not
+// come. It is zero where there is none.
 func (r *Reader) Deadline() time.Time { return r.deadline }
 
 // AtTime returns the same state at another time.
 func (s *Snapshot) AtTime(t time.Time) *Snapshot {
-	at := *s
+	at := s.UnsharedCopy()
 	at.Time = t
-	return &at
+	return at
 }
 
 // NextDeadline returns the earliest time that a kept value waits for, zero where none waits. The channel receives after

@@ -115,7 +115,7 @@ func (v *View) note(key resource.Key, version string) {
 
 // shown returns the version of a row in the state, or an empty string.
 func (v *View) shown(key resource.Key) string {
-	o, ok := v.state.Tables.Find(table.Eval(v.state.Tables.DB.Snapshot()), key)
+	o, ok := v.state.Tables.Find(table.Eval(v.state.Tables.DB.ComputedSnapshot()), key)
 	if !ok {
 		return ""
 	}
@@ -201,7 +201,7 @@ func (v *View) Read(ctx context.Context, kinds ...string) (*Rows, error) {
 	case !brought:
 		return v.stored(ctx, kinds)
 	}
-	return &Rows{v.state, v.state.Tables.DB.Snapshot()}, nil
+	return &Rows{v.state, v.state.Tables.DB.ComputedSnapshot()}, nil
 }
 
 // AwaitWrites waits until the mirror has brought all earlier writes of this replica.
