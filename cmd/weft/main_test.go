@@ -145,14 +145,14 @@ func (inspector) Config(state.ProxyKey) ([]*xds.Resource, bool) {
 	return []*xds.Resource{envoy.TrustBundle(trust)}, true
 }
 
-func (i inspector) BackingOf(key state.ServiceKey) *inspect.Backing {
+func (i inspector) BackingOf(key state.ServiceKey, callers inspect.CallersPage) *inspect.Backing {
 	rows := readAll(i.reads)
-	return inspect.NewReports(rows.State, rows.Snapshot).BackingOf(key)
+	return inspect.NewReports(rows.State, rows.Snapshot).BackingOf(key, callers)
 }
 
-func (i inspector) AppliedConfs(key state.ProxyKey) *inspect.Applied {
+func (i inspector) AppliedConfs(key state.ProxyKey, sections ...string) *inspect.Applied {
 	readAll(i.reads)
-	return i.Inspector.AppliedConfs(key)
+	return i.Inspector.AppliedConfs(key, sections...)
 }
 
 func (i inspector) Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error) {

@@ -17,17 +17,17 @@ import (
 )
 
 // Applied lists the resources that configure a proxy, and their effect, as the API shows it. It is computed by the same
-// functions as the configuration.
+// functions as the configuration. A section that is not requested is absent.
 type Applied struct {
-	Identity AppliedIdentity `json:"identity"`
+	Identity AppliedIdentity `json:"identity,omitzero"`
 	// Facts are the facts of the Dataplane, at most [MaxFacts]; MoreFacts is the number of the others.
-	Facts     []AppliedFact    `json:"facts"`
+	Facts     []AppliedFact    `json:"facts,omitzero"`
 	MoreFacts int              `json:"moreFacts,omitempty"`
-	Trusts    []AppliedTrust   `json:"trusts"` // the MeshTrusts of its mesh; a plaintext proxy uses none
-	Inbounds  []AppliedInbound `json:"inbounds"`
+	Trusts    []AppliedTrust   `json:"trusts,omitzero"` // the MeshTrusts of its mesh; a plaintext proxy uses none
+	Inbounds  []AppliedInbound `json:"inbounds,omitzero"`
 	// ZoneProxy are the sections of a zone proxy with the policies about the connections that they receive.
 	ZoneProxy []AppliedSection  `json:"zoneProxy,omitempty"`
-	Outbounds []AppliedOutbound `json:"outbounds"`
+	Outbounds []AppliedOutbound `json:"outbounds,omitzero"`
 	// WholeProxy are the effective confs of the policies about the proxy as a whole, by kind.
 	WholeProxy []AppliedConf `json:"wholeProxy,omitempty"`
 	// LeftOut are the policies that target the proxy, and that it is without.
@@ -156,40 +156,88 @@ type AppliedItem struct {
 // String reads as "MeshTimeout default/web to[0]".
 func (i AppliedItem) String() string { return i.Policy + " " + i.Item }
 
-// AppliedConfs returns the resources that configure a proxy; nil where there is no such Dataplane.
-func (rs *Reports) AppliedConfs(key state.ProxyKey) *Applied {
+// reportedProxy is a proxy whose report is computed.
+type reportedProxy struct {
+	*proxy.Proxy
+	dataplane *resource.Object[kind.Dataplane]
+}
+
+// appliedSections are the sections of [Applied], each with the name of its field and with what computes it.
+var appliedSections = []struct {
+	name string
+	add  func(*Reports, *Applied, reportedProxy)
+}{
+	{"identity", func(rs *Reports, a *Applied, p reportedProxy) { a.Identity = rs.appliedIdentity(p.dataplane) }},
+	{"facts", func(rs *Reports, a *Applied, p reportedProxy) { a.Facts, a.MoreFacts = rs.facts(p.dataplane) }},
+	{"trusts", func(rs *Reports, a *Applied, p reportedProxy) { a.Trusts = rs.appliedTrusts(p.Key.Mesh) }},
+	{"inbounds", func(rs *Reports, a *Applied, p reportedProxy) { a.Inbounds = rs.appliedInbounds(p.Proxy) }},
+	{"zoneProxy", func(rs *Reports, a *Applied, p reportedProxy) { a.ZoneProxy = rs.appliedSections(p.Proxy) }},
+	{"outbounds", func(rs *Reports, a *Applied, p reportedProxy) { a.Outbounds = rs.appliedOutbounds(p.Proxy) }},
+	{"wholeProxy", func(rs *Reports, a *Applied, p reportedProxy) { a.WholeProxy = rs.appliedWhole(p.Proxy) }},
+	{"leftOut", func(rs *Reports, a *Applied, p reportedProxy) { a.LeftOut = rs.leftOut(p.Key) }},
+}
+
+// AppliedSections returns the names of the sections of [Applied].
+func AppliedSections() []string {
+	var names []string
+	for _, section := range appliedSections {
+		names = append(names, section.name)
+	}
+	return names
+}
+
+// AppliedConfs returns the named sections about the resources that configure a proxy, all without names; nil where
+// there is no such Dataplane.
+func (rs *Reports) AppliedConfs(key state.ProxyKey, sections ...string) *Applied {
 	dp, ok := rs.State.Tables.Dataplanes.Find(rs.r, key.Mesh, key.Name)
 	p := rs.State.Proxies.Proxy.Get(rs.r, key)
 	if !ok || p == nil {
 		return nil
 	}
-	a := &Applied{Identity: rs.appliedIdentity(dp), Trusts: []AppliedTrust{}, Inbounds: []AppliedInbound{},
-		Outbounds: []AppliedOutbound{}}
-	a.Facts, a.MoreFacts = rs.facts(dp)
-	for _, t := range rs.State.Tables.TrustsByMesh.List(rs.r, state.MeshKey(key.Mesh)) {
-		a.Trusts = append(a.Trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
-	}
-	for i := range p.Listeners {
-		l := &p.Listeners[i]
-		a.Inbounds = append(a.Inbounds, rs.appliedInbound(key, l))
-	}
-	a.ZoneProxy = rs.appliedSections(p)
-	a.WholeProxy, a.LeftOut = rs.appliedWhole(p), rs.leftOut(key)
-	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group.ReachKey()) {
-		if d := rs.State.Services.DestinationOf(rs.r, destination); d != nil {
-			d = d.WithConfs(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))
-			out := appliedOutbound(p, d)
-			key := proxy.EffectiveKey{Policies: p.Group.Policies, Destination: destination}
-			out.Route = rs.appliedRouting(key)
-			out.Confs = appliedConfs(rs.State.Proxies.MergedConfs(rs.r, key), "to")
-			for i := range out.Confs {
-				out.Confs[i].Notes = append(out.Confs[i].Notes,
-					rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)...)
-			}
-			a.Outbounds = append(a.Outbounds, out)
+	a := &Applied{}
+	for _, section := range appliedSections {
+		if len(sections) == 0 || slices.Contains(sections, section.name) {
+			section.add(rs, a, reportedProxy{p, dp})
 		}
 	}
 	return a
+}
+
+func (rs *Reports) appliedTrusts(mesh string) []AppliedTrust {
+	trusts := []AppliedTrust{}
+	for _, t := range rs.State.Tables.TrustsByMesh.List(rs.r, state.MeshKey(mesh)) {
+		trusts = append(trusts, AppliedTrust{t.Name, t.Spec.TrustDomain, len(t.Spec.CABundles)})
+	}
+	return trusts
+}
+
+func (rs *Reports) appliedInbounds(p *proxy.Proxy) []AppliedInbound {
+	inbounds := []AppliedInbound{}
+	for i := range p.Listeners {
+		inbounds = append(inbounds, rs.appliedInbound(p.Key, &p.Listeners[i]))
+	}
+	return inbounds
+}
+
+// appliedOutbounds returns the destinations that a proxy reaches, with the policies about its traffic to them.
+func (rs *Reports) appliedOutbounds(p *proxy.Proxy) []AppliedOutbound {
+	outbounds := []AppliedOutbound{}
+	for _, destination := range rs.State.Proxies.Reached.Get(rs.r, p.Group.ReachKey()) {
+		d := rs.State.Services.DestinationOf(rs.r, destination)
+		if d == nil {
+			continue
+		}
+		d = d.WithConfs(service.EffectiveOf(rs.State.Proxies.ConfsOf(rs.r, p.Group.Policies, destination)))
+		out := appliedOutbound(p, d)
+		key := proxy.EffectiveKey{Policies: p.Group.Policies, Destination: destination}
+		out.Route = rs.appliedRouting(key)
+		out.Confs = appliedConfs(rs.State.Proxies.MergedConfs(rs.r, key), "to")
+		for i := range out.Confs {
+			out.Confs[i].Notes = append(out.Confs[i].Notes, rs.notesAbout(out.Confs[i].Conf, d, p.Identity != nil)...)
+		}
+		outbounds = append(outbounds, out)
+	}
+	return outbounds
 }
 
 func (rs *Reports) appliedIdentity(dp *resource.Object[kind.Dataplane]) AppliedIdentity {

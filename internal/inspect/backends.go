@@ -3,7 +3,6 @@ package inspect
 import (
 	"slices"
 
-	"weft/internal/proxy"
 	"weft/internal/service"
 	"weft/internal/state"
 	"weft/kind"
@@ -47,6 +46,10 @@ type Backing struct {
 	// virtual IP.
 	Callers     []string `json:"callers"`
 	Transparent int      `json:"transparent"`
+	// CallersTotal is the number of callers of all pages, and CallersNext the offset of the next page. They are absent
+	// where no page is requested; the last page has no next.
+	CallersTotal int    `json:"callersTotal,omitempty"`
+	CallersNext  string `json:"callersNext,omitempty"`
 }
 
 // Server is one inbound of a port of a service.
@@ -58,14 +61,14 @@ type Server struct {
 }
 
 // BackingOf returns the backends and the callers of a service; nil where there is no such service. Its cost follows the
-// number of proxies in the mesh.
-func (rs *Reports) BackingOf(key state.ServiceKey) *Backing {
+// number of the service's members, and of the groups of Dataplanes that state the same outbounds.
+func (rs *Reports) BackingOf(key state.ServiceKey, page CallersPage) *Backing {
 	service, ok := rs.State.Tables.Services.Find(rs.r, key.Mesh, key.Name)
 	if !ok {
 		return nil
 	}
-	b := &Backing{Servers: rs.servers(service), Callers: []string{}}
-	rs.callers(rs.State.Services.KeyOf(service), b)
+	b := &Backing{Servers: rs.servers(service)}
+	rs.addCallers(b, rs.State.Services.KeyOf(service), page)
 	return b
 }
 
@@ -101,19 +104,4 @@ func (rs *Reports) servers(meshService *resource.Object[kind.MeshService]) []Ser
 		}
 	}
 	return servers
-}
-
-func (rs *Reports) callers(key service.DestinationKey, b *Backing) {
-	for _, dp := range rs.State.Tables.DataplanesBySelector.List(rs.r, state.MeshKey(key.Mesh)) {
-		caller := rs.State.Proxies.Proxy.Get(rs.r, state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})
-		names := func(o proxy.ExplicitOutbound) bool { return o.Destination.ServiceKey() == key }
-		reaches := func(d service.DestinationKey) bool { return d.ServiceKey() == key }
-		switch {
-		case slices.ContainsFunc(caller.Outbounds, names):
-			b.Callers = append(b.Callers, dp.Name)
-		case caller.Group.Transparent &&
-			slices.ContainsFunc(rs.State.Proxies.Reached.Get(rs.r, caller.Group.ReachKey()), reaches):
-			b.Transparent++
-		}
-	}
 }

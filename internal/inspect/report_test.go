@@ -3,9 +3,11 @@ package inspect_test
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/txtar"
 
 	"weft/internal/golden"
@@ -22,6 +24,55 @@ func TestApplied(t *testing.T) {
 	compareReports(t, "testdata/applied", func(reports *inspect.Reports, name string) any {
 		return reports.AppliedConfs(state.ProxyKey{Mesh: "default", Name: name})
 	})
+}
+
+// TestSectionsAreThoseOfTheWhole: of each proxy of the worlds, a section alone is the field of the whole report, no
+// other one is there, and each field is in a section.
+func TestSectionsAreThoseOfTheWhole(t *testing.T) {
+	worlds, err := filepath.Glob("testdata/applied/*.txtar")
+	if err != nil || len(worlds) == 0 {
+		t.Fatalf("no worlds: %v", err)
+	}
+	for _, path := range worlds {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := graphtest.Load(t, archive)
+		for _, section := range archive.Files {
+			if name, ok := strings.CutSuffix(section.Name, ".json"); ok {
+				compareSections(t, inspect.NewReports(s, s.Tables.DB.Snapshot()),
+					state.ProxyKey{Mesh: "default", Name: name})
+			}
+		}
+	}
+}
+
+func compareSections(t *testing.T, reports *inspect.Reports, key state.ProxyKey) {
+	t.Helper()
+	fields := func(applied *inspect.Applied) map[string]json.RawMessage {
+		text, err := json.Marshal(applied)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fields := map[string]json.RawMessage{}
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		return fields
+	}
+	whole, joined := fields(reports.AppliedConfs(key)), map[string]json.RawMessage{}
+	for _, section := range inspect.AppliedSections() {
+		for name, value := range fields(reports.AppliedConfs(key, section)) {
+			if name != section && name != "moreFacts" {
+				t.Errorf("%s: the section %s has %s", key, section, name)
+			}
+			joined[name] = value
+		}
+	}
+	if diff := cmp.Diff(whole, joined); diff != "" {
+		t.Errorf("%s: the sections are not the whole (-whole +sections):\n%s", key, diff)
+	}
 }
 
 // TestFactsAreBounded: a report lists a part of the facts of a Dataplane, and of what rests on one, with the number of

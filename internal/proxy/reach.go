@@ -155,6 +155,18 @@ func (s *Stage) selected(r *table.Reader, mesh string, sel selection) []service.
 	return []service.DestinationKey{key}
 }
 
+// OutboundsOf returns the outbounds of a Dataplane with some networking whose destination exists.
+func (s *Stage) OutboundsOf(r *table.Reader, mesh string, n *kind.Networking) []ExplicitOutbound {
+	return s.explicit(r, mesh, n.Outbound)
+}
+
+// ReachesService reports whether a destination that proxies reach is a port of a service.
+func (s *Stage) ReachesService(r *table.Reader, reach ReachKey, of service.DestinationKey) bool {
+	reached := s.Reached.Get(r, reach)
+	i, _ := slices.BinarySearchFunc(reached, of.ServiceKey(), service.CompareDestinations) // before all of its ports
+	return i < len(reached) && reached[i].ServiceKey() == of.ServiceKey()
+}
+
 // ExplicitOutbound is one address of the proxy's machine at which a destination is reached.
 type ExplicitOutbound struct {
 	Address     string

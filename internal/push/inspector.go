@@ -126,14 +126,15 @@ func (i *Inspector) reports() *inspect.Reports {
 	return reports
 }
 
-// AppliedConfs returns the resources that determine the configuration of a proxy, or nil where there is no such proxy.
-func (i *Inspector) AppliedConfs(key state.ProxyKey) *inspect.Applied {
-	return i.reports().AppliedConfs(key)
+// AppliedConfs returns the named sections about the resources that determine the configuration of a proxy, all without
+// names, or nil where there is no such proxy.
+func (i *Inspector) AppliedConfs(key state.ProxyKey, sections ...string) *inspect.Applied {
+	return i.reports().AppliedConfs(key, sections...)
 }
 
-// BackingOf returns the servers and clients of a service, or nil where there is no such service.
-func (i *Inspector) BackingOf(key state.ServiceKey) *inspect.Backing {
-	return i.reports().BackingOf(key)
+// BackingOf returns the servers of a service and a page of its clients, or nil where there is no such service.
+func (i *Inspector) BackingOf(key state.ServiceKey, callers inspect.CallersPage) *inspect.Backing {
+	return i.reports().BackingOf(key, callers)
 }
 
 // Backends returns the servers of a service of this zone and the callers that are allowed, or nil where there is no

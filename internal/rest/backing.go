@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 
 	"weft/internal/inspect"
@@ -12,18 +13,37 @@ import (
 	"weft/resource"
 )
 
-// backing returns the backends and the clients of a service.
+// backing returns the backends of a service and its clients: all, or the page of the query.
 func (a *api) backing(w http.ResponseWriter, r *http.Request) error {
+	page, err := callersPage(r.URL.Query())
+	if err != nil {
+		return err
+	}
 	m, err := a.read(r.Context(), kind.Written()...)
 	if err != nil {
 		return err
 	}
 	key := keyOf(kind.MeshServices, r)
-	backing := a.Inspector.BackingOf(state.ServiceKey{Mesh: key.Mesh, Name: key.Name})
+	backing := a.Inspector.BackingOf(state.ServiceKey{Mesh: key.Mesh, Name: key.Name}, page)
 	if backing == nil {
 		return m.missing(key, ", so it has no backends")
 	}
 	return writeJSON(w, http.StatusOK, backing)
+}
+
+// callersPage reads `size`, and `offset`, the name of the last client of the page before.
+func callersPage(values url.Values) (inspect.CallersPage, error) {
+	page := inspect.CallersPage{After: values.Get("offset")}
+	size := values.Get("size")
+	if size == "" && page.After == "" {
+		return page, nil
+	}
+	var problems resource.Problems
+	page.Size = readNumber(&problems, "size", size, 1, largestPage)
+	if len(problems) > 0 {
+		return page, invalidQuery(problems...)
+	}
+	return page, nil
 }
 
 // services returns the services of a name: those of every zone, and those of several zones.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"weft/internal/envoysim"
+	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/xds"
 	"weft/kind"
@@ -87,18 +89,38 @@ func configEntry(res *xds.Resource) (ConfigEntry, error) {
 	return ConfigEntry{res.Type.String(), res.Name, res.Version, body}, err
 }
 
-// applied returns the resources that determine a proxy's configuration, and their effect.
+// applied returns the resources that determine a proxy's configuration, and their effect: all sections, or those of the
+// query.
 func (a *api) applied(w http.ResponseWriter, r *http.Request) error {
+	sections, err := requestedSections(r.URL.Query().Get("sections"))
+	if err != nil {
+		return err
+	}
 	key := keyOf(kind.Dataplanes, r)
 	m, err := a.read(r.Context(), kind.Written()...)
 	if err != nil {
 		return err
 	}
-	applied := a.Inspector.AppliedConfs(state.ProxyKey{Mesh: key.Mesh, Name: key.Name})
+	applied := a.Inspector.AppliedConfs(state.ProxyKey{Mesh: key.Mesh, Name: key.Name}, sections...)
 	if applied == nil {
 		return m.missing(key, "")
 	}
 	return writeJSON(w, http.StatusOK, applied)
+}
+
+// requestedSections reads names of sections, joined with commas.
+func requestedSections(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	known, names := inspect.AppliedSections(), strings.Split(text, ",")
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, invalidQuery(resource.Problem{Field: "sections",
+				Reason: fmt.Sprintf("%.100q is none of %s", name, strings.Join(known, ", "))})
+		}
+	}
+	return names, nil
 }
 
 // explain returns the result of a request of a proxy's application, as the proxy's zone computes it.

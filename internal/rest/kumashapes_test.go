@@ -95,11 +95,12 @@ type knowing struct{ stranger }
 // tills is an item of a MeshTimeout.
 var tills = inspect.AppliedItem{Policy: "MeshTimeout shop/tills", Item: "to[0]"}
 
-func (knowing) AppliedConfs(key state.ProxyKey) *inspect.Applied {
+func (knowing) AppliedConfs(key state.ProxyKey, _ ...string) *inspect.Applied {
 	if key.Name != "cart-1" {
 		return nil
 	}
 	return &inspect.Applied{
+		Identity: inspect.AppliedIdentity{Reason: "it is the only one that selects the Dataplane"},
 		Inbounds: []inspect.AppliedInbound{{
 			Address: "10.0.0.1", Port: 8080, Section: "http", Protocol: kind.HTTP,
 			Policies: []string{"MeshTrafficPermission shop/carts"},

@@ -39,13 +39,14 @@ type Inspector interface {
 	// ShadowConfig returns the configuration that a proxy would have if shadow policies had their effect, or false for
 	// an unknown proxy.
 	ShadowConfig(key state.ProxyKey) ([]*xds.Resource, bool)
-	// AppliedConfs returns the resources that determine a proxy's configuration, or nil for an unknown proxy.
-	AppliedConfs(key state.ProxyKey) *inspect.Applied
+	// AppliedConfs returns the named sections about the resources that determine a proxy's configuration, all without
+	// names, or nil for an unknown proxy.
+	AppliedConfs(key state.ProxyKey, sections ...string) *inspect.Applied
 	// Modifications returns what the modifications of a mesh change in a proxy's configuration; none for an unknown
 	// proxy.
 	Modifications(r *table.Reader, of proxy.WholeKey) []inspect.Modified
-	// BackingOf returns the backends and clients of a service, or nil for an unknown service.
-	BackingOf(key state.ServiceKey) *inspect.Backing
+	// BackingOf returns the backends of a service and a page of its clients, or nil for an unknown service.
+	BackingOf(key state.ServiceKey, callers inspect.CallersPage) *inspect.Backing
 	// Explain returns the result of a request, and calls remote where the request goes to another zone. The text of its
 	// error is for the caller.
 	Explain(req envoysim.Request, remote envoysim.RemoteZones) (*envoysim.Explanation, error)

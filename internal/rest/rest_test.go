@@ -105,9 +105,11 @@ type stranger struct{}
 
 func (stranger) Config(state.ProxyKey) ([]*xds.Resource, bool)                  { return nil, false }
 func (stranger) ShadowConfig(state.ProxyKey) ([]*xds.Resource, bool)            { return nil, false }
-func (stranger) AppliedConfs(state.ProxyKey) *inspect.Applied                   { return nil }
+func (stranger) AppliedConfs(state.ProxyKey, ...string) *inspect.Applied        { return nil }
 func (stranger) Modifications(*table.Reader, proxy.WholeKey) []inspect.Modified { return nil }
-func (stranger) BackingOf(state.ServiceKey) *inspect.Backing                    { return nil }
+func (stranger) BackingOf(state.ServiceKey, inspect.CallersPage) *inspect.Backing {
+	return nil
+}
 func (stranger) Diff(context.Context, preview.Change, preview.Options) (*preview.Diff, error) {
 	return &preview.Diff{Groups: []preview.Group{}}, nil
 }

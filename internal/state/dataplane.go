@@ -17,7 +17,9 @@ type DataplaneTables struct {
 	// DataplanesByHostName finds the Dataplanes that have a host name which this zone resolves.
 	DataplanesByHostName table.Index[*resource.Object[kind.Dataplane]]
 	// DataplanesByListener finds the Dataplanes that listen on "MESH/ADDRESS:PORT".
-	DataplanesByListener table.Index[*resource.Object[kind.Dataplane]]
+	DataplanesByListener  table.Index[*resource.Object[kind.Dataplane]]
+	dataplanesByOutbounds table.Index[*resource.Object[kind.Dataplane]]
+	outboundGroups        table.Sum
 }
 
 func (t *Tables) addDataplane() {
@@ -27,6 +29,7 @@ func (t *Tables) addDataplane() {
 	t.EgressesByMesh = table.NewIndex(t.Dataplanes, egressKeys)
 	t.DataplanesByHostName = table.NewIndex(t.Dataplanes, hostNameKeys[kind.Dataplane](t))
 	t.DataplanesByListener = table.NewIndex(t.Dataplanes, listenerKeys)
+	t.addOutboundGroups()
 }
 
 func egressKeys(dp *resource.Object[kind.Dataplane]) []string {

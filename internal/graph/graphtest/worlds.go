@@ -133,7 +133,8 @@ func describeDestination(b *strings.Builder, s *graph.State, r *table.Reader, ke
 	case service.ExternalService:
 		return
 	}
-	backing := inspect.NewReports(s, s.Tables.DB.Snapshot()).BackingOf(s.Services.Row(key))
+	backing := inspect.NewReports(s, s.Tables.DB.Snapshot()).BackingOf(s.Services.Row(key),
+		inspect.CallersPage{})
 	for _, server := range backing.Servers {
 		if server.Port == key.Port && server.Status != inspect.EndpointPublished {
 			fmt.Fprintf(b, "  not by %s at %s: %s\n", server.Dataplane, server.Address, server.Status)

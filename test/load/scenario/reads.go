@@ -38,8 +38,8 @@ var reads = []read{
 	{"the summary of all meshes", "/global-insight", 100},
 	{"the state of all zones", "/zones/_inspect", 100},
 	{"the findings", "/_check", 0},
-	{"the backends of a service", "/meshes/load/meshservices/service-7/_backing", 0},
-	{"the policies of a proxy", "/meshes/load/dataplanes/proxy-7/_inspect", 0},
+	{"the backends of a service", "/meshes/load/meshservices/service-7/_backing", 50},
+	{"the policies of a proxy", "/meshes/load/dataplanes/proxy-7/_inspect", 100},
 }
 
 // ReadCost is the cost of one request.
