@@ -120,6 +120,21 @@ func TestUnknownFieldsAreSynced(t *testing.T) {
 	})
 }
 
+// TestReceivedKindsAreCurrent: a zone lacks nothing of a kind of which global sends nothing.
+func TestReceivedKindsAreCurrent(t *testing.T) {
+	g := newGlobal(t)
+	g.put(mesh)
+	newZone(t, "east").join(g).awaitRow(kind.Meshes.Key("", "m"))
+	testwait.UntilTrue(t, "all kinds are current", func() bool {
+		links, _ := g.serves.Live("east")
+		_, received := links[kind.Dataplanes.Name]
+		for _, link := range links {
+			received = received && link.Sent.Current
+		}
+		return received
+	})
+}
+
 // TestAValueOfALaterRelease: a value that the receiver does not know is rejected with the name of the resource and of
 // the field, on both sides. The former state stays there, and other resources of the kind are synced. The resource is
 // taken once its value is known.

@@ -8,7 +8,8 @@ import (
 
 // StreamState is the state of one kind between two control planes, as one side knows it.
 type StreamState struct {
-	// Sent is the other side's progress with this side's items; zero if nothing is sent.
+	// Sent is the other side's progress with this side's items. It is current at position 0 for a kind of which this side
+	// sends nothing.
 	Sent zonesync.Progress
 	// Received is the position of the other side's log up to which this side has stored it; zero if it is not known
 	// yet.
@@ -26,7 +27,7 @@ type StreamState struct {
 // state returns the state of the stream.
 func (c *conversation) state() StreamState {
 	s := c.traffic
-	s.at = time.Now()
+	s.at, s.Sent.Current = time.Now(), true
 	if c.sender != nil {
 		s.Sent, s.Rejects = c.sender.Progress(s.at), c.sender.Rejections()
 	}
