@@ -214,7 +214,8 @@ func (w *world) printCommands() {
 		"curl " + reportsURL + "   # and deny it again:",
 		"weft --api $GLOBAL apply -f " + permissions,
 		"weft --api $EAST get meshservices",
-		fmt.Sprintf("curl --unix-socket %s http://west/meshes/default/meshservices/backend", w.west.socket()),
+		fmt.Sprintf("curl --unix-socket %s -H @%s http://west/meshes/default/meshservices/backend", w.west.socket(),
+			w.west.proof()),
 	} {
 		w.console.Line("  " + line)
 	}

@@ -3,8 +3,10 @@ package demo
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"weft/internal/demo/console"
 	"weft/kind"
 	"weft/resource"
 )
@@ -42,5 +44,18 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 		if workload := object.Envelope().Labels[kind.WorkloadLabel]; workload != in.service {
 			t.Errorf("%s: its workload is %q, want %q", in.name, workload, in.service)
 		}
+	}
+}
+
+// TestPrintedCurlProvesItself: the curl command for an administrator's socket sends the header without which the control
+// plane responds with 401.
+func TestPrintedCurlProvesItself(t *testing.T) {
+	var out strings.Builder
+	w := &world{console: &console.Console{Out: &out}, global: &plane{name: "global"}, east: &plane{name: east},
+		west: &plane{name: west}}
+	w.printCommands()
+	want := "curl --unix-socket west/data/admin.sock -H @west/data/admin.header http://west/meshes"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("%s\nlacks %s", out.String(), want)
 	}
 }

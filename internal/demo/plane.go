@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/internal/adminsocket"
 	"weft/internal/demo/console"
 	"weft/internal/wait"
 )
@@ -177,6 +178,9 @@ func (p *plane) quietly(ctx context.Context, args ...string) (string, error) {
 // socket is the path of the administrator's socket, by which the demo's user is the control plane's administrator.
 func (p *plane) socket() string { return p.name + "/data/admin.sock" }
 
+// proof is the path of the header that authenticates its user at the socket.
+func (p *plane) proof() string { return p.name + "/data/" + adminsocket.ProofName }
+
 // api is the address of the HTTP API in the demo's folder.
 func (p *plane) api() string { return "unix:" + p.socket() }
 
@@ -189,7 +193,7 @@ func (p *plane) fetch(ctx context.Context, path string) ([]byte, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		},
 	}
-	administrator := &http.Client{Transport: withHeader{transport, filepath.Join(filepath.Dir(socket), "admin.header")}}
+	administrator := &http.Client{Transport: withHeader{transport, filepath.Join(p.world.dir, p.proof())}}
 	return fetchBy(ctx, administrator, "http://"+p.name+path)
 }
 
