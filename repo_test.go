@@ -150,6 +150,10 @@ var walls = []wall{
 	{"internal/inspect", []string{"kind", "resource", "internal/access", "internal/table", "internal/match", "internal/policy", "internal/sni",
 		"internal/state", "internal/identity", "internal/service", "internal/proxy", "internal/graph"},
 		"a read model is a function of one snapshot of the table and is not stored; nothing is derived from it"},
+	{"internal/search", []string{"kind", "resource", "internal/access", "internal/table", "internal/state", "internal/sni",
+		"internal/inspect", "internal/topk"},
+		"a search is a function of one snapshot of the table, independent of the request"},
+	{"internal/topk", nil, "the first items of an order do not depend on what they are"},
 	{"internal/admission", []string{"kind", "resource", "internal/policy", "internal/sni", "internal/pki",
 		"internal/match", "internal/store"}, "a write is admitted without the configuration that it leads to"},
 	{"internal/view", []string{"resource", "kind", "internal/view", "internal/store", "internal/admission", "internal/mirror", "internal/table", "internal/state", "internal/graph", "internal/wait"},
@@ -220,8 +224,8 @@ var dependencies = []dependency{
 	},
 	{
 		[]string{"weft/internal/inspect"},
-		[]string{"cmd/weft", "internal/inspect", "internal/check", "internal/rest", "internal/zonequery",
-			"internal/push", "internal/server", "internal/graph/graphtest"},
+		[]string{"cmd/weft", "internal/inspect", "internal/check", "internal/rest", "internal/search",
+			"internal/zonequery", "internal/push", "internal/server", "internal/graph/graphtest"},
 		"a report is for a reader of the API: configuration and the control plane's writes do not depend on it",
 	},
 	{

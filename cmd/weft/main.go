@@ -101,6 +101,7 @@ func newRootCommand() *cobra.Command {
 		newInstallCommand(),
 		newExplainCommand(r),
 		newCheckCommand(r),
+		newSearchCommand(r),
 		newSNICommand(r),
 		newZoneCommand(r),
 		newConfigCommand(),

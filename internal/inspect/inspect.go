@@ -85,8 +85,8 @@ func (w *World) ResourcesAfter(of, mesh, after string) iter.Seq[resource.Any] {
 	}
 }
 
-// meshesInOrder returns the meshes of a world that has not all of them, in the order of the row keys of their resources:
-// "a-b" is before "a", as "a-b/" is before "a/".
+// meshesInOrder returns the meshes of a world that has not all of them, in the order of the row keys of their
+// resources: "a-b" is before "a", as "a-b/" is before "a/".
 func (w *World) meshesInOrder() []string {
 	names := w.Meshes.Names()
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(state.MeshKey(a), state.MeshKey(b)) })

@@ -295,7 +295,7 @@ func (p *queryParser) parseAddress(value string) string {
 	p.keep = append(p.keep, func(m *snapshot) func(*listed) bool {
 		r := table.Eval(m.Snapshot)
 		return func(l *listed) bool {
-			return slices.ContainsFunc(m.addressesOf(r, l.Any), func(has string) bool {
+			return slices.ContainsFunc(m.AddressesOf(r, l.Any), func(has string) bool {
 				return normalAddress(has) == wanted
 			})
 		}
@@ -309,33 +309,4 @@ func normalAddress(text string) string {
 		return ip.Unmap().String()
 	}
 	return strings.ToLower(text)
-}
-
-// addressesOf returns the addresses of a proxy: those that it listens on, and those that others dial.
-func (m *snapshot) addressesOf(r *table.Reader, o resource.Any) []string {
-	var n *kind.Networking
-	var addresses []string
-	switch o := o.(type) {
-	case *resource.Object[kind.Dataplane]:
-		if n = m.State.Tables.NetworkingOf(r, o); n.Address != o.Spec.Networking.Address {
-			addresses = append(addresses, o.Spec.Networking.Address)
-		}
-	case *resource.Object[kind.ZoneIngress]:
-		n = o.Spec.Dataplane()
-	case *resource.Object[kind.ZoneEgress]:
-		n = o.Spec.Dataplane()
-	default:
-		return nil
-	}
-	addresses = append(addresses, n.Address)
-	for i := range n.Inbound {
-		addresses = append(addresses, n.Inbound[i].Address)
-	}
-	if z := n.ZoneIngress; z != nil {
-		addresses = append(addresses, z.Address, z.AdvertisedAddress)
-	}
-	if z := n.ZoneEgress; z != nil {
-		addresses = append(addresses, z.Address)
-	}
-	return addresses
 }

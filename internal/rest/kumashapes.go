@@ -43,8 +43,8 @@ func (a *api) inspectRoutes() []route {
 	return routes
 }
 
-// selectedPage is the part of a list of Dataplanes, in the order of their row keys, that the query of a request selects.
-// Without a cursor, the next page begins at a number, as in Kuma.
+// selectedPage is the part of a list of Dataplanes, in the order of their row keys, that the query of a request
+// selects. Without a cursor, the next page begins at a number, as in Kuma.
 func (a *api) selectedPage(w http.ResponseWriter, r *http.Request, m *snapshot, all []resource.Any,
 	show func(resource.Any) any) error {
 	c := &listing{of: kind.Meshes, show: func(_ *snapshot, o resource.Any) (any, error) { return show(o), nil }}
@@ -59,7 +59,7 @@ func (a *api) selectedPage(w http.ResponseWriter, r *http.Request, m *snapshot, 
 			}
 		}
 	}
-	page, err := q.respond(m, r, c, q.pick(m, c, q.order.field == nil, rows))
+	page, err := q.respond(m, r, c, q.pick(m, c, rows))
 	if err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"cmp"
-	"container/heap"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,56 +145,4 @@ func (o *order) parseCursor(text string) (at *position, fault string) {
 	}
 	at.text = ""
 	return at, ""
-}
-
-// best has the first rows of an order, up to a maximum number.
-type best struct {
-	*order
-	most    int
-	inOrder bool     // whether rows are added in their order
-	rows    []placed // else a heap with the last row first
-}
-
-func (o *order) newBest(most int, inOrder bool) *best {
-	return &best{order: o, most: most, inOrder: inOrder}
-}
-
-// add adds a row, in place of the last one where the maximum is reached.
-func (b *best) add(row placed) {
-	switch {
-	case len(b.rows) < b.most && b.inOrder:
-		b.rows = append(b.rows, row)
-	case len(b.rows) < b.most:
-		heap.Push(b, row)
-	case !b.inOrder && b.compare(&row.at, &b.rows[0].at) < 0:
-		b.rows[0] = row
-		heap.Fix(b, 0)
-	}
-}
-
-// sorted returns the rows in their order.
-func (b *best) sorted() []placed {
-	if !b.inOrder {
-		slices.SortFunc(b.rows, func(x, y placed) int { return b.compare(&x.at, &y.at) })
-	}
-	return b.rows
-}
-
-// Len implements heap.Interface.
-func (b *best) Len() int { return len(b.rows) }
-
-// Less implements heap.Interface.
-func (b *best) Less(i, j int) bool { return b.compare(&b.rows[i].at, &b.rows[j].at) > 0 }
-
-// Swap implements heap.Interface.
-func (b *best) Swap(i, j int) { b.rows[i], b.rows[j] = b.rows[j], b.rows[i] }
-
-// Push implements heap.Interface.
-func (b *best) Push(row any) { b.rows = append(b.rows, row.(placed)) }
-
-// Pop implements heap.Interface.
-func (b *best) Pop() any {
-	last := b.rows[len(b.rows)-1]
-	b.rows = b.rows[:len(b.rows)-1]
-	return last
 }

@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/inspect"
 	"weft/internal/state"
+	"weft/internal/topk"
 	"weft/kind"
 	"weft/resource"
 )
@@ -141,7 +142,7 @@ func (q *query) run(m *snapshot, c *listing, mesh string) selection {
 	if q.order.isOfRows(c.of, mesh) && len(q.keep) == 0 {
 		return q.seek(m, c, mesh)
 	}
-	return q.pick(m, c, q.order.isOfRows(c.of, mesh), m.rows(c.of, mesh, q.proxies))
+	return q.pick(m, c, m.rows(c.of, mesh, q.proxies))
 }
 
 // seek returns the page of a list without filters, from its first row on.
@@ -166,11 +167,11 @@ func (q *query) seek(m *snapshot, c *listing, mesh string) selection {
 	return found
 }
 
-// pick returns the page of rows that all filters keep. inOrder states that the rows arrive in the order of the query.
-func (q *query) pick(m *snapshot, c *listing, inOrder bool, rows iter.Seq[*listed]) selection {
+// pick returns the page of rows that all filters keep.
+func (q *query) pick(m *snapshot, c *listing, rows iter.Seq[*listed]) selection {
 	matches, place := q.matching(m), q.order.placing(m, c.status)
-	best, skipped, following := q.order.newBest(q.size, inOrder), 0, 0
-	found := selection{}
+	first := topk.New(q.size, func(a, b *placed) int { return q.order.compare(&a.at, &b.at) })
+	found, skipped, following := selection{}, 0, 0
 	for l := range rows {
 		if !matches(l) {
 			continue
@@ -183,10 +184,10 @@ func (q *query) pick(m *snapshot, c *listing, inOrder bool, rows iter.Seq[*liste
 			skipped++
 		default:
 			following++
-			best.add(placed{*l, at})
+			first.Add(placed{*l, at})
 		}
 	}
-	found.rows = best.sorted()
+	found.rows = first.Slice()
 	found.more = following > len(found.rows)
 	return found
 }

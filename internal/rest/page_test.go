@@ -51,7 +51,8 @@ func proxies(t *testing.T) *world {
 			insight.Subscriptions[0].DisconnectTime = &kind.Time{Time: expiry}
 		}
 		if p.certified {
-			insight.Certificate = &kind.Certificate{Expiration: kind.Time{Time: expiry.Add(time.Duration(i) * time.Hour)}}
+			end := expiry.Add(time.Duration(i) * time.Hour)
+			insight.Certificate = &kind.Certificate{Expiration: kind.Time{Time: end}}
 		}
 		w.storeRow(t, kind.DataplaneInsights.Make(p.mesh, p.name, insight))
 	}
@@ -75,7 +76,8 @@ func TestOrdersOfLists(t *testing.T) {
 	w.put(t, "/meshes/shop/dataplanes/a", `{"type":"Dataplane","labels":{"x":"y"},"networking":{"address":"fd00::1",
 		"inbound":[{"port":8080,"tags":{"kuma.io/service":"api"}}]}}`)
 	for target, want := range map[string]string{
-		"/dataplanes?sort=name": "a b c d e", "/dataplanes?sort=mesh": "b e a c d", "/dataplanes?sort=zone": "b e a c d",
+		"/dataplanes?sort=name": "a b c d e", "/dataplanes?sort=mesh": "b e a c d",
+		"/dataplanes?sort=zone":         "b e a c d",
 		"/dataplanes?sort=creationTime": "c b a e d", "/dataplanes?sort=modificationTime": "c b e d a",
 		"/dataplanes/_overview?sort=status": "e a b c d", "/meshes/shop/dataplanes?sort=name": "a c d",
 		"/meshes/shop/dataplanes?sort=creationTime":   "c a d",
@@ -127,7 +129,8 @@ func TestPagesOfSomeMeshes(t *testing.T) {
 		"inbound":[{"port":8080,"tags":{"kuma.io/service":"web"}}]}}`)
 	w.limit("shop", "shop-2")
 	for target, want := range map[string]string{
-		"/dataplanes?size=1": "f a c d", "/dataplanes?size=1&sort=name": "a c d f", "/dataplanes?size=1&name=": "f a c d",
+		"/dataplanes?size=1": "f a c d", "/dataplanes?size=1&sort=name": "a c d f",
+		"/dataplanes?size=1&name=":               "f a c d",
 		"/dataplanes?size=3&filter[service]=web": "c d", "/dataplanes?size=1&sort=-mesh": "f d c a",
 		"/dataplanes/_overview?size=1&sort=-status": "d c a f", "/meshes?size=1": "shop shop-2",
 	} {
@@ -149,7 +152,8 @@ func TestFiltersOfProxies(t *testing.T) {
 	w := proxies(t)
 	for filter, want := range map[string]string{
 		"filter[service]=web": "c d", "filter[service]=other": "",
-		"filter[version.envoy]=1.40.1": "c d", "filter[version.envoy]=1.40": "b c d", "filter[version.envoy]=1": "b a c d",
+		"filter[version.envoy]=1.40.1": "c d", "filter[version.envoy]=1.40": "b c d",
+		"filter[version.envoy]=1":                                       "b a c d",
 		"filter[version.agent]=1.3":                                     "b d",
 		"filter[address]=10.0.0.1":                                      "b e",
 		"filter[address]=FD00:0::01":                                    "a",
@@ -157,7 +161,9 @@ func TestFiltersOfProxies(t *testing.T) {
 		"filter[certificate.expiresBefore]=2026-01-31T11:00:00Z":        "c",
 		"filter[certificate.expiresBefore]=2026-01-31T13:30:00%2B01:00": "c a",
 		"filter[status]=online":                                         "b c d",
-		"filter[zone]=east":                                             "b e a c d", "filter[zone]=west": "", "filter[zone]=": "",
+		"filter[zone]=east":                                             "b e a c d",
+		"filter[zone]=west":                                             "",
+		"filter[zone]=":                                                 "",
 		"filter[service]=web&filter[version.agent]=1.3&filter[status]=online&sort=-name": "d",
 	} {
 		for _, list := range []string{"/dataplanes?", "/dataplanes/_overview?size=2&"} {
@@ -322,18 +328,21 @@ func TestValidationOfLists(t *testing.T) {
 func TestCompressionOfLists(t *testing.T) {
 	w := proxies(t)
 	plain := text(w.do("GET", "/dataplanes", "", nil))
+	from := func(site string) http.Header {
+		return http.Header{"Accept-Encoding": {"gzip"}, "Sec-Fetch-Site": {site}}
+	}
 	for name, test := range map[string]struct {
 		header     http.Header
 		target     string
 		compressed bool
 	}{
 		"accepted":       {http.Header{"Accept-Encoding": {"br, gzip;q=0.5"}}, "/dataplanes", true},
-		"own page":       {http.Header{"Accept-Encoding": {"gzip"}, "Sec-Fetch-Site": {"same-origin"}}, "/dataplanes", true},
+		"own page":       {from("same-origin"), "/dataplanes", true},
 		"not accepted":   {nil, "/dataplanes", false},
 		"rejected":       {http.Header{"Accept-Encoding": {"gzip;q=0.0, br"}}, "/dataplanes", false},
 		"small":          {http.Header{"Accept-Encoding": {"gzip"}}, "/zones", false},
-		"of other sites": {http.Header{"Accept-Encoding": {"gzip"}, "Sec-Fetch-Site": {"cross-site"}}, "/dataplanes", false},
-		"of neighbors":   {http.Header{"Accept-Encoding": {"gzip"}, "Sec-Fetch-Site": {"same-site"}}, "/dataplanes", false},
+		"of other sites": {from("cross-site"), "/dataplanes", false},
+		"of neighbors":   {from("same-site"), "/dataplanes", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := w.do("GET", test.target, "", test.header)

@@ -128,8 +128,8 @@ func (p *queryParser) parseSort() {
 		}
 	}
 	if p.order.field == nil {
-		p.problems.Add("sort", "%q is not a field by which the list is sorted; there are %s, each with - before it for "+
-			"the opposite order", text, strings.Join(names, ", "))
+		p.problems.Add("sort", "%q is not a field by which the list is sorted; there are %s, each with - before it "+
+			"for the opposite order", text, strings.Join(names, ", "))
 	}
 }
 

@@ -128,6 +128,8 @@ type api struct {
 	Config
 	mux   *http.ServeMux
 	whole chan struct{} // has an element for each whole list that is being generated
+	// searches has an element for each search that is being made.
+	searches chan struct{}
 	// compressors compress bodies of read models.
 	compressors compressors
 	// diffs and dryRuns are the places of the diffs, and of the dry runs of several writes, of users who may write.
@@ -153,7 +155,8 @@ func New(config Config) http.Handler {
 func newAPI(config Config) *api {
 	var writers, readers userTurns
 	a := &api{Config: config, mux: http.NewServeMux(), whole: make(chan struct{}, maxWhole),
-		compressors: newCompressors(), diffs: newPreviewPlace(&writers, maxDiffs),
+		searches: make(chan struct{}, maxSearches), compressors: newCompressors(),
+		diffs:   newPreviewPlace(&writers, maxDiffs),
 		dryRuns: newPreviewPlace(&writers, maxDryRuns), readers: newPreviewPlace(&readers, maxReaderPreviews)}
 	for _, row := range a.routes() {
 		a.mux.HandleFunc(row.pattern, func(w http.ResponseWriter, r *http.Request) { a.serve(w, r, row) })
@@ -168,6 +171,7 @@ func (a *api) routes() []route {
 		{"GET /_resources", access.Known, a.resources},
 		{"GET /who-am-i", access.Known, a.whoAmI},
 		{checkPath, access.Read, a.check},
+		{searchPath, access.Read, a.search},
 		{"POST /_diff", access.Preview, a.diff},
 		{"POST /_dry-run", access.Preview, a.dryRun},
 		{"GET /_sni", access.Read, a.sni},

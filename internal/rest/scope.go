@@ -14,7 +14,8 @@ import (
 // overMeshes are the routes about objects of several meshes, beside the lists of kinds. Their handlers show and change
 // what is of the caller's meshes alone, by the meshes of the snapshot or by a check of each object. A path that has no
 // mesh and is not listed here is for callers whose permission is not limited to meshes.
-var overMeshes = []string{checkPath, "POST /_diff", "POST /_dry-run", "POST /tokens/dataplane", "GET /_kri/{kri}",
+var overMeshes = []string{checkPath, searchPath, "POST /_diff", "POST /_dry-run", "POST /tokens/dataplane",
+	"GET /_kri/{kri}",
 	"GET /mesh-insights", "GET /service-insights", "GET /global-insight"}
 
 // scope returns what a request of the route concerns.

@@ -15,8 +15,8 @@ func parameters() map[string]Parameter {
 		"offset": {Name: "offset", In: "query", Description: "the number of skipped items",
 			Schema: &Schema{Type: "integer", Minimum: number(0), Default: 0}},
 		"sort": {Name: "sort", In: "query",
-			Description: "the order: name, mesh, zone, creationTime, modificationTime or, where items have one, status; " +
-				"with - before it the opposite order",
+			Description: "the order: name, mesh, zone, creationTime, modificationTime or, where items have one, " +
+				"status; with - before it the opposite order",
 			Schema: text},
 		"after": {Name: "after", In: "query",
 			Description: "the cursor of a page, which the URL of the next page has", Schema: text},
