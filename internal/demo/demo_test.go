@@ -47,8 +47,8 @@ func TestInstancesAreThoseOfTheExamples(t *testing.T) {
 	}
 }
 
-// TestPrintedCurlProvesItself: the curl command for an administrator's socket sends the header without which the control
-// plane responds with 401.
+// TestPrintedCurlProvesItself: the curl command for an administrator's socket sends the header without which the
+// control plane responds with 401.
 func TestPrintedCurlProvesItself(t *testing.T) {
 	var out strings.Builder
 	w := &world{console: &console.Console{Out: &out}, global: &plane{name: "global"}, east: &plane{name: east},

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"weft/internal/adminsocket"
 	"weft/internal/demo/console"
 	"weft/internal/wait"
 )
@@ -179,7 +178,7 @@ func (p *plane) quietly(ctx context.Context, args ...string) (string, error) {
 func (p *plane) socket() string { return p.name + "/data/admin.sock" }
 
 // proof is the path of the header that authenticates its user at the socket.
-func (p *plane) proof() string { return p.name + "/data/" + adminsocket.ProofName }
+func (p *plane) proof() string { return p.name + "/data/admin.header" }
 
 // api is the address of the HTTP API in the demo's folder.
 func (p *plane) api() string { return "unix:" + p.socket() }

@@ -8,8 +8,8 @@ import (
 
 // StreamState is the state of one kind between two control planes, as one side knows it.
 type StreamState struct {
-	// Sent is the other side's progress with this side's items. It is current at position 0 for a kind of which this side
-	// sends nothing.
+	// Sent is the other side's progress with this side's items. It is current at position 0 for a kind of which this
+	// side sends nothing.
 	Sent zonesync.Progress
 	// Received is the position of the other side's log up to which this side has stored it; zero if it is not known
 	// yet.

@@ -15,8 +15,8 @@ import (
 // of [DB.Snapshot] computes what it reads while a commit runs, and an Eval of [DB.ComputedSnapshot] never does.
 func Share[K comparable, V any](d Derived[K, V], key func(K) string) { d.share(key) }
 
-// ComputedSnapshot returns the state after the last commit that has computed all kept values. While a commit runs, it is
-// the state before. It may be called from any goroutine.
+// ComputedSnapshot returns the state after the last commit that has computed all kept values. While a commit runs, it
+// is the state before. It may be called from any goroutine.
 func (db *DB) ComputedSnapshot() *Snapshot { return db.computed.Load() }
 
 // UnsharedCopy returns the same state without shared values: an [Eval] computes each value.
