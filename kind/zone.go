@@ -9,6 +9,9 @@ type Zone struct {
 	Enabled *bool `json:"enabled,omitempty" schema:"default=true"`
 }
 
+// IsEnabled reports whether the zone's control plane may connect.
+func (z *Zone) IsEnabled() bool { return z.Enabled == nil || *z.Enabled }
+
 // Zones is the kind of [Zone].
 var Zones = &resource.Kind[Zone]{
 	Info: resource.Info{Name: "Zone", Plural: "zones", ShortName: "z", Scope: resource.Global,

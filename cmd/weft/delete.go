@@ -14,6 +14,7 @@ import (
 func newDeleteCommand(r *remote) *cobra.Command {
 	var from sources
 	var dryRun bool
+	var zone *string
 	command := &cobra.Command{
 		Use:   "delete KIND NAME | -f FILE|DIR|URL|-",
 		Short: "Delete resources",
@@ -34,7 +35,7 @@ func newDeleteCommand(r *remote) *cobra.Command {
 			case len(from.files) > 0 && len(args) == 0:
 				return r.deleteFiles(command, removal(c, dryRun), &from)
 			case len(from.files) == 0 && len(args) == 2:
-				return r.deleteOne(command, removal(c, dryRun), args[0], args[1])
+				return r.deleteOne(command, removal(c, dryRun), args[0], args[1], *zone)
 			}
 			if len(args) == 1 {
 				return fmt.Errorf("name a KIND and a NAME, or files with -f: %s -f %s", command.CommandPath(), args[0])
@@ -43,6 +44,7 @@ func newDeleteCommand(r *remote) *cobra.Command {
 		},
 	}
 	from.flags(command)
+	zone = r.zoneFlag(command)
 	command.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be deleted, and delete nothing")
 	r.noteFlag(command)
 	return command
@@ -56,8 +58,8 @@ type remover struct {
 }
 
 // remove removes a resource, and prints the warnings about it.
-func (by remover) remove(command *cobra.Command, d resource.Descriptor, mesh, name string) error {
-	warnings, err := by.client.Remove(command.Context(), d, mesh, name, by.dryRun)
+func (by remover) remove(command *cobra.Command, d resource.Descriptor, mesh, name, zone string) error {
+	warnings, err := by.client.Remove(command.Context(), d, mesh, name, zone, by.dryRun)
 	printWarnings(command, warnings)
 	return err
 }
@@ -75,7 +77,7 @@ func removal(c *client.Client, dryRun bool) remover {
 	return remover{c, false, "deleted"}
 }
 
-func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name string) error {
+func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name, zone string) error {
 	d, err := kindOf(kindName)
 	if err != nil {
 		return err
@@ -84,7 +86,7 @@ func (r *remote) deleteOne(command *cobra.Command, by remover, kindName, name st
 		return errNoName
 	}
 	mesh := r.meshOf(d)
-	if err := by.remove(command, d, mesh, name); err != nil {
+	if err := by.remove(command, d, mesh, name, zone); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(command.OutOrStdout(), "%s %s\n",
@@ -115,7 +117,7 @@ func (r *remote) deleteFiles(command *cobra.Command, by remover, from *sources) 
 		case by.dryRun:
 			printWarnings(command, would[i].Warnings)
 		default:
-			err = by.remove(command, m.kind, key.Mesh, key.Name)
+			err = by.remove(command, m.kind, key.Mesh, key.Name, "")
 		}
 		if resource.CodeOf(err) == resource.NotFound {
 			err, outcome = nil, "is gone already"

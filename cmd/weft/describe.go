@@ -60,6 +60,8 @@ type description struct {
 	key  resource.Key // with the name of the resource here once it is read
 	zone string       // of the resource; empty: any
 	out  io.Writer
+	// hasStatus states that the control plane has a status of the resource.
+	hasStatus bool
 	// unknown are the parts that a zone or a replica has not responded for.
 	unknown unknownParts
 }
@@ -80,6 +82,9 @@ func (d *description) print() error {
 		print func() error
 	}
 	var parts []part
+	if slices.Contains(servicesByZone, d.kind) && !d.hasStatus {
+		parts = append(parts, part{"status", d.zoneStatuses})
+	}
 	switch d.kind {
 	case kind.MeshServices:
 		parts = append(parts, part{"backends and callers", d.backing})
@@ -112,7 +117,7 @@ func (d *description) resource() error {
 	if err := json.Unmarshal(document, &head); err != nil {
 		return err
 	}
-	d.key.Name, d.zone = head.Name, ""
+	d.key.Name, d.zone, d.hasStatus = head.Name, "", head.Status != nil
 	fmt.Fprintf(d.out, "%s\n\n", d.key)
 	var labels []string
 	for _, name := range slices.Sorted(maps.Keys(head.Labels)) {
@@ -193,6 +198,7 @@ func (d *description) proxy() error {
 		return err
 	}
 	d.unknown.add("acks", sync.NotQueried)
+	d.unknown.addStates("state, certificate and NACKs", []*inspect.Unknown{o.Unknown}, time.Now())
 	return section{overviewHeading, [][]string{overviewRow(&o, sync, time.Now())}}.print(d.out)
 }
 

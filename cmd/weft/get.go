@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/rest"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -21,16 +23,19 @@ func newGetCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show resources",
-		Long: "Show the resources of a kind, or one of them with its status. A kind is named as in YAML or by " +
-			"its plural.",
+		Long: `Show the resources of a kind, or one of them with its status. A kind is named as in YAML or by its plural.
+
+Each zone has a status of its own of a MeshExternalService: REACHABLE is the number of zones whose clients reach it, of
+those with a status. Global has the statuses from its zones, in "status.zones".`,
 		Example: `  weft get meshes
   weft get meshservices --all-meshes
   weft get dataplanes -l app=web -l version=v2
-  weft get meshservice web -o yaml`,
+  weft get meshservice web -o yaml
+  weft get meshtimeout web --zone east`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: r.completeKindAndName,
 	}
-	o := outputFlag(command, asTable, asJSON, asYAML)
+	o, zone := outputFlag(command, asTable, asJSON, asYAML), r.zoneFlag(command)
 	command.Flags().BoolVarP(&allMeshes, "all-meshes", "A", false, "of every mesh, not of --mesh alone")
 	command.Flags().StringArrayVarP(&labels, "label", "l", nil,
 		"KEY=VALUE, a label that they have; may be given several times")
@@ -51,7 +56,9 @@ func newGetCommand(r *remote) *cobra.Command {
 		case len(args) == 2 && len(labels) > 0:
 			return errors.New("a NAME is one resource: leave out --label, or the name")
 		case len(args) == 2:
-			return r.getOne(command, client.Path(d, mesh, args[1]), o.form)
+			return r.getOne(command, d, client.Path(d, mesh, args[1]), *zone, o.form)
+		case *zone != "":
+			return errors.New("--zone is of one resource: name it, or leave out --zone")
 		}
 		filter, err := labelFilter(labels)
 		if err != nil {
@@ -75,19 +82,25 @@ func labelFilter(pairs []string) (url.Values, error) {
 	return filter, nil
 }
 
-func (r *remote) getOne(command *cobra.Command, path, form string) error {
+func (r *remote) getOne(command *cobra.Command, d resource.Descriptor, path, zone, form string) error {
 	c, err := r.client(command.Context())
 	if err != nil {
 		return err
 	}
 	var document json.RawMessage
-	if err := c.Get(command.Context(), path, nil, &document); err != nil {
+	if err := c.Get(command.Context(), path, zoneQuery(zone), &document); err != nil {
 		return err
 	}
-	if form == asTable {
-		return printResources(command.OutOrStdout(), []json.RawMessage{document})
+	items := []json.RawMessage{document}
+	if d == resource.Descriptor(kind.MeshExternalServices) {
+		if items, err = withZoneStatuses(command.Context(), c, items); err != nil {
+			return err
+		}
 	}
-	return printDocument(command.OutOrStdout(), document, form)
+	if form == asTable {
+		return printResources(command.OutOrStdout(), items, d)
+	}
+	return printDocument(command.OutOrStdout(), items[0], form)
 }
 
 func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh string, filter url.Values,
@@ -97,6 +110,9 @@ func (r *remote) getAll(command *cobra.Command, d resource.Descriptor, mesh stri
 		return err
 	}
 	items, err := c.List(command.Context(), client.Path(d, mesh, ""), filter)
+	if err == nil && d == resource.Descriptor(kind.MeshExternalServices) {
+		items, err = withZoneStatuses(command.Context(), c, items)
+	}
 	if err != nil {
 		return err
 	}
@@ -111,7 +127,7 @@ func printItems(w io.Writer, items []json.RawMessage, form string, d resource.De
 			_, err := fmt.Fprintf(w, "There are no %s.\n", d.Describe().Plural)
 			return err
 		}
-		return printResources(w, items)
+		return printResources(w, items, d)
 	case asJSON:
 		document, err := json.Marshal(append([]json.RawMessage{}, items...))
 		if err != nil {
@@ -130,9 +146,10 @@ func printItems(w io.Writer, items []json.RawMessage, form string, d resource.De
 	return nil
 }
 
-func printResources(w io.Writer, items []json.RawMessage) error {
+func printResources(w io.Writer, items []json.RawMessage, d resource.Descriptor) error {
 	var rows [][]string
-	heading := []string{"NAME", "AGE"}
+	var missing rest.MissingZones
+	heading, isExternal := []string{"NAME", "AGE"}, d == resource.Descriptor(kind.MeshExternalServices)
 	for _, item := range items {
 		var head struct {
 			Mesh    string    `json:"mesh"`
@@ -147,7 +164,22 @@ func printResources(w io.Writer, items []json.RawMessage) error {
 			heading = []string{"MESH", "NAME", "AGE"}
 			row = append([]string{head.Mesh}, row...)
 		}
+		if isExternal {
+			reachable, without, err := externalState(item)
+			if err != nil {
+				return err
+			}
+			row, missing = append(row, reachable), without
+		}
 		rows = append(rows, row)
 	}
-	return printTable(w, heading, rows)
+	if isExternal {
+		heading = append(heading, "REACHABLE")
+	}
+	if err := printTable(w, heading, rows); err != nil {
+		return err
+	}
+	var unknown unknownParts
+	unknown.addZones("status", missing)
+	return unknown.print(w)
 }

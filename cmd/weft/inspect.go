@@ -12,6 +12,7 @@ import (
 
 	"weft/internal/client"
 	"weft/internal/dpserver"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/kind"
 	"weft/resource"
@@ -38,7 +39,7 @@ func newInspectDataplanesCommand(r *remote) *cobra.Command {
 
 STATE is online where the proxy is connected and serves, "not serving" where it is connected and has
 inbounds but none of them serves (its application does not respond, or its Envoy is not ready), offline where it
-is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed its whole configuration, else the age
+is not connected, unknown on global where the zone of the proxy is not connected. CONFIG is "in sync" where the proxy has ACKed or NACKed its whole configuration, else the age
 of the oldest pending ACK; "-" where it is not connected to the replica that responds, of its zone.
 On global, LISTENERS is "-": the zone of a proxy alone knows which serve.`,
 		Example: `  weft inspect dataplanes
@@ -62,38 +63,45 @@ On global, LISTENERS is "-": the zone of a proxy alone knows which serve.`,
 		if err := c.Get(command.Context(), client.Path(kind.Dataplanes, r.mesh, "")+"/_sync", nil, &syncs); err != nil {
 			return err
 		}
-		if err := printOverviews(command.OutOrStdout(), items, syncs.Dataplanes); err != nil {
+		missing, err := printOverviews(command.OutOrStdout(), items, syncs.Dataplanes)
+		if err != nil {
 			return err
 		}
-		var missing unknownParts
-		missing.addSources("CONFIG of the proxies", syncs.UnknownZones, syncs.UnknownReplicas)
+		missing.addZones("CONFIG of the proxies", syncs.MissingZones)
+		missing.addReplicas("CONFIG of the proxies", syncs.UnknownReplicas)
 		return missing.print(command.OutOrStdout())
 	}
 	return command
 }
 
-func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpserver.Live) error {
+// printOverviews writes the overviews of proxies, and returns what they lack.
+func printOverviews(w io.Writer, items []json.RawMessage, syncs map[string]dpserver.Live) (missing unknownParts,
+	err error) {
 	var rows [][]string
 	var rejections []string
+	var unknown []*inspect.Unknown
 	for _, item := range items {
 		var o rest.Overview
 		if err := json.Unmarshal(item, &o); err != nil {
-			return err
+			return nil, err
 		}
 		rows = append(rows, overviewRow(&o, syncs[o.Name], time.Now()))
+		if unknown = append(unknown, o.Unknown); o.Unknown != nil {
+			continue
+		}
 		for _, rejected := range o.DataplaneInsight.NACKs {
 			rejections = append(rejections, fmt.Sprintf("%s NACKed the %s %s: %s", o.Name, rejected.Type, rejected.Name,
 				rejected.Message))
 		}
 	}
 	if err := printTable(w, overviewHeading, rows); err != nil {
-		return err
+		return nil, err
 	}
 	if len(rejections) > 0 {
-		_, err := fmt.Fprintf(w, "\n%s\n", strings.Join(rejections, "\n"))
-		return err
+		fmt.Fprintf(w, "\n%s\n", strings.Join(rejections, "\n"))
 	}
-	return nil
+	missing.addStates("STATE, CERTIFICATE EXPIRES and NACKS of the proxies", unknown, time.Now())
+	return missing, nil
 }
 
 // isCopy reports whether a Dataplane is the copy of its zone's, on global. The zone alone knows the listeners that
@@ -106,6 +114,9 @@ var overviewHeading = []string{"NAME", "STATE", "LISTENERS", "CONNECTED", "CONFI
 
 func overviewRow(o *rest.Overview, sync dpserver.Live, now time.Time) []string {
 	insight := o.DataplaneInsight
+	if o.Unknown != nil {
+		return []string{o.Name, string(inspect.NotKnown), "-", "-", "-", "-", "-"}
+	}
 	state, connected := "offline", "-"
 	since, ok := connectedSince(insight)
 	if !ok && sync.Connected && sync.ConnectedSince != nil { // the insight is stored a moment later

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/internal/client"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/kind"
 )
@@ -16,6 +18,7 @@ func newInspectMeshesCommand(r *remote) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "meshes",
 		Short: "Show every mesh: proxies by state, services, policies",
+		Long:  `Show every mesh. UNKNOWN counts the proxies whose zone is not connected to this global control plane.`,
 		Example: `  weft inspect meshes
   weft inspect meshes -o yaml`,
 		Args: cobra.NoArgs,
@@ -29,7 +32,7 @@ func newInspectMeshesCommand(r *remote) *cobra.Command {
 		if o.form != asTable || len(items) == 0 {
 			return printItems(command.OutOrStdout(), items, o.form, kind.Meshes)
 		}
-		heading := []string{"NAME", "DATAPLANES", "ONLINE", "DEGRADED", "OFFLINE", "SERVICES", "POLICIES"}
+		heading := []string{"NAME", "DATAPLANES", "ONLINE", "DEGRADED", "OFFLINE", "UNKNOWN", "SERVICES", "POLICIES"}
 		rows, err := rowsOf(items, meshRow)
 		if err != nil {
 			return err
@@ -46,7 +49,7 @@ func meshRow(m *rest.MeshInsight) []string {
 	}
 	row := []string{m.Name}
 	for _, n := range []int{m.Dataplanes.Total, m.Dataplanes.Online, m.Dataplanes.PartiallyDegraded,
-		m.Dataplanes.Offline, m.Services.Total, policies} {
+		m.Dataplanes.Offline, m.Dataplanes.Unknown, m.Services.Total, policies} {
 		row = append(row, fmt.Sprint(n))
 	}
 	return row
@@ -60,7 +63,7 @@ func newInspectServicesCommand(r *remote) *cobra.Command {
 		Long: `Show the status and the addresses of the services of a mesh.
 
 STATUS is online if all proxies of a service are ready, offline if none is, partially_degraded if some are, and
-not_available if the service has no proxy. "weft describe meshservice NAME" shows the reason.`,
+not_available if the service has no proxy, and unknown on global if its zone is not connected. "weft describe meshservice NAME" shows the reason.`,
 		Example: `  weft inspect services
   weft inspect services --all-meshes -o json`,
 		Args: cobra.NoArgs,
@@ -83,13 +86,26 @@ not_available if the service has no proxy. "weft describe meshservice NAME" show
 		if err != nil {
 			return err
 		}
-		return printTable(command.OutOrStdout(), []string{"MESH", "NAME", "STATUS", "DATAPLANES", "ONLINE", "ADDRESS"},
-			rows)
+		if err := printTable(command.OutOrStdout(), []string{"MESH", "NAME", "STATUS", "DATAPLANES", "ONLINE",
+			"ADDRESS"}, rows); err != nil {
+			return err
+		}
+		var missing unknownParts
+		unknown, err := rowsOf(items, func(s *rest.ServiceInsight) *inspect.Unknown { return s.Unknown })
+		if err != nil {
+			return err
+		}
+		missing.addStates("STATUS and ONLINE of the services", unknown, time.Now())
+		return missing.print(command.OutOrStdout())
 	}
 	return command
 }
 
 func serviceRow(s *rest.ServiceInsight) []string {
+	if s.Unknown != nil {
+		return []string{s.Mesh, s.Name, string(inspect.NotKnown), fmt.Sprint(s.Dataplanes.Total), "-",
+			cmp.Or(s.AddressPort, "-")}
+	}
 	return []string{
 		s.Mesh, s.Name, string(s.Status),
 		fmt.Sprint(s.Dataplanes.Total), fmt.Sprint(s.Dataplanes.Online), cmp.Or(s.AddressPort, "-"),
@@ -105,8 +121,8 @@ func (r *remote) insights(command *cobra.Command, path string) ([]json.RawMessag
 }
 
 // rowsOf makes a row of each item.
-func rowsOf[T any](items []json.RawMessage, row func(*T) []string) ([][]string, error) {
-	var rows [][]string
+func rowsOf[T, R any](items []json.RawMessage, row func(*T) R) ([]R, error) {
+	var rows []R
 	for _, item := range items {
 		var value T
 		if err := json.Unmarshal(item, &value); err != nil {

@@ -201,8 +201,10 @@ func serverTable(servers []inspect.Server) section {
 	return t
 }
 
+var conditionHeading = []string{"CONDITION", "STATUS", "REASON", "MESSAGE"}
+
 func conditionTable(conditions []kind.Condition) section {
-	t := section{heading: []string{"CONDITION", "STATUS", "REASON", "MESSAGE"}}
+	t := section{heading: conditionHeading}
 	for _, c := range conditions {
 		t.rows = append(t.rows, []string{c.Type, c.Status, c.Reason, c.Message})
 	}

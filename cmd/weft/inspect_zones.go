@@ -22,8 +22,8 @@ func newInspectZonesCommand(r *remote) *cobra.Command {
 receives from other zones.
 
 LAG is the age of the oldest change that a zone has not stored yet; 0s: it is in sync. LAST ITEM is when a resource was
-last sent in either direction. DATAPLANES, SERVICES and INGRESSES count the online, Available and healthy ones, and all.
-With -o json, the output has the position of each kind.
+last sent in either direction. DATAPLANES, SERVICES and INGRESSES count the online, Available and healthy ones, and all; -/N
+where the zone is not connected. With -o json, the output has the position of each kind.
 
 A zone that has joined also shows its connection to global.`,
 		Example: `  weft inspect zones
@@ -57,26 +57,39 @@ func printZones(w io.Writer, found *rest.Zones, now time.Time) error {
 	if found.Global != nil {
 		printGlobal(w, found.Global, now)
 	}
-	return nil
+	return missingLinks(found).print(w)
+}
+
+// missingLinks returns what is unknown, since replicas have not responded.
+func missingLinks(found *rest.Zones) (missing unknownParts) {
+	for i := range found.Zones {
+		missing.add("LAG and LAST ITEM of "+found.Zones[i].Name, found.Zones[i].Unknown)
+	}
+	missing.addReplicas("connections", found.UnknownReplicas)
+	return missing
 }
 
 func zoneRow(z *inspect.Zone, now time.Time) []string {
 	lag := "-"
-	if z.Connected != nil && *z.Connected {
+	if z.Connected != nil && *z.Connected && z.Unknown == "" {
 		lag = age(time.Duration(z.Lag))
 	}
 	healthy := 0
-	for _, door := range z.Ingresses {
-		if door.Healthy {
+	for _, ingress := range z.Ingresses {
+		if ingress.Healthy {
 			healthy++
 		}
 	}
-	return []string{
-		z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag, agoOrNever(z.LastItem, now),
-		fmt.Sprint(len(z.Rejected)),
-		dataplanes(z), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)),
+	row := []string{z.Name, zoneState(z), agoOrNever(z.Since, now), cmp.Or(z.Version, "-"), lag,
+		agoOrNever(z.LastItem, now), fmt.Sprint(len(z.Rejected))}
+	if z.Connected != nil && !*z.Connected { // its states are those of its last connection
+		return append(row, unknownOf(z.Dataplanes.Total), unknownOf(z.Services.Total), unknownOf(len(z.Ingresses)))
 	}
+	return append(row, dataplanes(z), of(z.Services.Available, z.Services.Total), of(healthy, len(z.Ingresses)))
 }
+
+// unknownOf returns an unknown part of a whole.
+func unknownOf(whole int) string { return fmt.Sprintf("-/%d", whole) }
 
 // zoneState returns the state of a zone's connection, or "-" on a zone, since only global has it.
 func zoneState(z *inspect.Zone) string {

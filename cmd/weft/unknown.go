@@ -3,8 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"weft/internal/check"
+	"weft/internal/inspect"
 	"weft/internal/rest"
 	"weft/resource"
 )
@@ -32,13 +34,36 @@ func (u *unknownParts) addError(what string, err error) error {
 	return nil
 }
 
-// addSources adds what an output lacks of each zone and replica that has not responded.
-func (u *unknownParts) addSources(what string, zones []rest.UnknownZone, replicas []rest.UnknownReplica) {
-	for _, zone := range zones {
+// addZones adds what an output lacks of each zone that has not responded, or is not asked.
+func (u *unknownParts) addZones(what string, zones rest.MissingZones) {
+	for _, zone := range zones.UnknownZones {
 		u.add(what+" of the zone "+zone.Zone, zone.Reason)
 	}
+	for _, zone := range zones.DisabledZones {
+		u.add(what+" of the zone "+zone, "the zone is disabled")
+	}
+}
+
+// addReplicas adds what an output lacks of each replica that has not responded.
+func (u *unknownParts) addReplicas(what string, replicas []rest.UnknownReplica) {
 	for _, replica := range replicas {
 		u.add(what+" of the replica "+replica.Instance, replica.Reason)
+	}
+}
+
+// addStates adds the states that an output lacks, once for each zone.
+func (u *unknownParts) addStates(what string, of []*inspect.Unknown, now time.Time) {
+	seen := map[string]bool{}
+	for _, of := range of {
+		if of == nil || seen[of.Zone] {
+			continue
+		}
+		seen[of.Zone] = true
+		reason := of.Reason
+		if of.Since != nil {
+			reason += ", its last connection ended " + age(now.Sub(of.Since.Time)) + " ago"
+		}
+		u.add(what+" of the zone "+of.Zone, reason)
 	}
 }
 

@@ -75,6 +75,18 @@ func TestGlobalInspectsZones(t *testing.T) {
 	rejected(t, "there is no zone \"west\"", global.API, "inspect", "dataplane", "client", "--zone", "west")
 	rejected(t, "there is no zone \"west\"", global.API, "inspect", "service", "web", "--zone", "west")
 	rejected(t, "there is no Mesh shop", global.API, "inspect", "dataplane", "client", "--mesh", "shop")
+	weft(t, global.API, "apply", "-f", writeFile(t, external))
+	awaitOutput(t, "zone: east", global.API, "get", "meshexternalservice", "api", "-o", "yaml")
+	awaitOutput(t, "0/1", global.API, "get", "meshexternalservices")
+	awaitOutput(t, "east   Reachable   False", global.API, "describe", "meshexternalservice", "api")
+	awaitOutput(t, "east   web.svc.mesh.local", global.API, "describe", "meshservice", "web")
+	if got := weft(t, east.API, "get", "meshexternalservices"); !strings.Contains(got, "0/1") {
+		t.Errorf("in the zone:\n%s", got)
+	}
+	rejected(t, "east", global.API, "delete", "dataplane", "client")
+	rejected(t, "east", global.API, "delete", "meshtimeout", "slower", "--zone", "east")
+	rejected(t, "slower of the zone east", global.API, "get", "meshtimeout", "slower")
+	awaitOutput(t, "slower", global.API, "get", "meshtimeout", "slower", "--zone", "east")
 
 	east.Stop()
 	awaitOutput(t, "away", global.API, "inspect", "zones")
@@ -94,7 +106,24 @@ func TestGlobalInspectsZones(t *testing.T) {
 			}
 		}
 	}
+	for command, want := range map[string]string{
+		"inspect dataplanes": "STATE, CERTIFICATE EXPIRES and NACKS of the proxies of the zone east: the zone is " +
+			"disconnected, its last connection ended",
+		"inspect services":          "STATUS and ONLINE of the services of the zone east: the zone is disconnected",
+		"describe dataplane client": "state, certificate and NACKs of the zone east: the zone is disconnected",
+		"inspect zones":             "-/2          -/1",
+	} {
+		if got := weft(t, global.API, strings.Fields(command)...); !strings.Contains(got, want) {
+			t.Errorf("weft %s lacks %q:\n%s", command, want, got)
+		}
+	}
 }
+
+const external = `
+type: MeshExternalService
+name: api
+spec: {match: {type: HostnameGenerator, port: 443}, endpoints: [{address: 192.0.2.1, port: 443}]}
+`
 
 // rejected runs a command that fails with an error that has a text.
 func rejected(t *testing.T, want, api string, args ...string) {

@@ -34,7 +34,7 @@ func (l *controlChecker) zones() {
 }
 
 func (l *controlChecker) zone(o *resource.Object[kind.Zone]) {
-	if o.Spec.Enabled != nil && !*o.Spec.Enabled {
+	if !o.Spec.IsEnabled() {
 		return
 	}
 	object := objectOf(o.Key())

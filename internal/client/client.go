@@ -104,11 +104,15 @@ func (c *Client) PreviewPut(ctx context.Context, o resource.Any, d resource.Desc
 }
 
 // Remove deletes a resource, and returns the warnings about the deletion. A preview has the same result, and deletes
-// nothing.
-func (c *Client) Remove(ctx context.Context, d resource.Descriptor, mesh, name string, preview bool) ([]string, error) {
-	var query url.Values
+// nothing. The zone is that of the resource on global; empty: any.
+func (c *Client) Remove(ctx context.Context, d resource.Descriptor, mesh, name, zone string, preview bool) ([]string,
+	error) {
+	query := url.Values{}
 	if preview {
-		query = dryRun
+		maps.Copy(query, dryRun)
+	}
+	if zone != "" {
+		query.Set("zone", zone)
 	}
 	content, err := c.do(ctx, http.MethodDelete, Path(d, mesh, name), query, nil)
 	if err != nil {
@@ -121,7 +125,7 @@ func (c *Client) Remove(ctx context.Context, d resource.Descriptor, mesh, name s
 
 // Delete is [Client.Remove] without the warnings.
 func (c *Client) Delete(ctx context.Context, d resource.Descriptor, mesh, name string) error {
-	_, err := c.Remove(ctx, d, mesh, name, false)
+	_, err := c.Remove(ctx, d, mesh, name, "", false)
 	return err
 }
 

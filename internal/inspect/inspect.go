@@ -43,8 +43,8 @@ func ReportsBy(state *graph.State, r *table.Reader) *Reports { return &Reports{S
 // Reader returns the reader of the reports, which caches derived values. It is for the goroutine of the reports.
 func (s *Reports) Reader() *table.Reader { return s.r }
 
-// World is the input of overviews and insights: one snapshot, and state outside the table. All fields but Links are
-// required.
+// World is the input of overviews and insights of one request: one snapshot, and state outside the table. All fields
+// but Links are required. It is for one goroutine.
 type World struct {
 	State    *graph.State
 	Snapshot *table.Snapshot
@@ -57,6 +57,8 @@ type World struct {
 	Links func(zone string) map[string]KindLink
 	// Modifying counts what MeshProxyPatches change. Optional.
 	Modifying Modifying
+
+	unknown map[string]*Unknown // of the objects of a zone, by its name, once it was read
 }
 
 // Resources returns the resources of a kind in the order of their [state.RowKey]: those of one mesh, or of all meshes

@@ -159,6 +159,8 @@ type GlobalZones struct {
 type ZoneCounts struct {
 	Total  int `json:"total"`
 	Online int `json:"online"`
+	// Unknown is the number of those whose zone is not connected to this global control plane.
+	Unknown int `json:"unknown,omitempty"`
 }
 
 func (c *ZoneCounts) add(isOnline bool) {
@@ -166,6 +168,15 @@ func (c *ZoneCounts) add(isOnline bool) {
 	if isOnline {
 		c.Online++
 	}
+}
+
+func (w *World) addZoneProxy(c *ZoneCounts, o resource.Any, key state.ProxyKey) {
+	if w.UnknownOf(o.Envelope()) != nil {
+		c.Total++
+		c.Unknown++
+		return
+	}
+	c.add(w.IsConnected(key))
 }
 
 // GlobalDataplanes are the numbers of proxies by type.
@@ -194,7 +205,7 @@ func (w *World) Global() Global {
 	}
 	seen := func(dp *resource.Object[kind.Dataplane]) known { return all[dp] }
 	for o := range w.Resources(kind.MeshServices.Name, "") {
-		g.Services.Internal.add(w.providers(o.(*resource.Object[kind.MeshService]), seen).status())
+		g.Services.Internal.add(w.providers(o.(*resource.Object[kind.MeshService]), seen).summary())
 	}
 	g.Services.External.Total = w.Count(kind.MeshExternalServices, "")
 	g.Resources = map[string]Total{}
@@ -207,10 +218,10 @@ func (w *World) Global() Global {
 		g.Policies.Total += g.Resources[d.Describe().Name].Total
 	}
 	for o := range w.Resources(kind.ZoneIngresses.Name, "") {
-		g.Zones.ZoneIngresses.add(w.IsConnected(state.ZoneIngressProxy(o.Envelope().Name)))
+		w.addZoneProxy(&g.Zones.ZoneIngresses, o, state.ZoneIngressProxy(o.Envelope().Name))
 	}
 	for o := range w.Resources(kind.ZoneEgresses.Name, "") {
-		g.Zones.ZoneEgresses.add(w.IsConnected(state.ZoneEgressProxy(o.Envelope().Name)))
+		w.addZoneProxy(&g.Zones.ZoneEgresses, o, state.ZoneEgressProxy(o.Envelope().Name))
 	}
 	for o := range w.Resources(kind.Zones.Name, "") {
 		g.Zones.ControlPlanes.add(w.ZoneConnected(o.Envelope().Name))

@@ -25,6 +25,8 @@ const (
 	PartiallyDegraded Status = "partially_degraded"
 	// NotAvailable means: no proxy provides the service.
 	NotAvailable Status = "not_available"
+	// NotKnown means: the zone of the proxy is not connected to this global control plane.
+	NotKnown Status = "unknown"
 )
 
 // Insight returns a copy of the insight of a proxy, empty for a proxy that never connected.
@@ -252,6 +254,9 @@ func (w *World) Status(dp *resource.Object[kind.Dataplane]) Status {
 }
 
 func (w *World) status(dp *resource.Object[kind.Dataplane], k known) Status {
+	if w.UnknownOf(&dp.Meta) != nil {
+		return NotKnown
+	}
 	if !k.connected {
 		return Offline
 	}
@@ -280,6 +285,8 @@ type Counts struct {
 	Online            int `json:"online"`
 	Offline           int `json:"offline"`
 	PartiallyDegraded int `json:"partiallyDegraded"`
+	// Unknown is the number of those whose zone is not connected to this global control plane.
+	Unknown int `json:"unknown,omitempty"`
 }
 
 func (c *Counts) add(s Status) {
@@ -289,6 +296,8 @@ func (c *Counts) add(s Status) {
 		c.Online++
 	case PartiallyDegraded:
 		c.PartiallyDegraded++
+	case NotKnown:
+		c.Unknown++
 	default:
 		c.Offline++
 	}

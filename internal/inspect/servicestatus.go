@@ -16,6 +16,8 @@ type Service struct {
 	Dataplanes  ServiceCounts `json:"dataplanes"`
 	// AddressPort is the address of the service's first port: a host name or a virtual IP. It is empty without either.
 	AddressPort string `json:"addressPort,omitempty"`
+	// Unknown is why the status is unknown; absent: it is known.
+	Unknown *Unknown `json:"unknown,omitempty"`
 }
 
 // ServiceCounts are the Dataplanes that provide a service. A Dataplane is online while its proxy is connected and
@@ -24,14 +26,17 @@ type ServiceCounts struct {
 	Total   int `json:"total"`
 	Online  int `json:"online"`
 	Offline int `json:"offline"`
+	// Unknown is the number of those whose zone is not connected to this global control plane.
+	Unknown int `json:"unknown,omitempty"`
 }
 
 // Service returns the status of a service. It is online if all its proxies are, offline if none is, and partially
-// degraded between. Without a proxy it is not available.
+// degraded between. Without a proxy, and where all are unknown, it is not available: clients know no other value.
 func (w *World) Service(o *resource.Object[kind.MeshService]) Service {
 	r := table.Eval(w.Snapshot)
 	counts := w.providers(o, func(dp *resource.Object[kind.Dataplane]) known { return w.known(r, dp.Mesh, dp.Name) })
-	return Service{ServiceType: "internal", Status: counts.status(), Dataplanes: counts, AddressPort: w.address(o)}
+	return Service{ServiceType: "internal", Status: counts.status(), Dataplanes: counts, AddressPort: w.address(o),
+		Unknown: w.UnknownOf(&o.Meta)}
 }
 
 // providers counts the Dataplanes that a service selects, by their status.
@@ -53,6 +58,9 @@ func (w *World) providers(o *resource.Object[kind.MeshService],
 		usable = usable && in.State == kind.Ready && !k.dead(&in)
 	}
 	counts.add(last, usable)
+	if w.UnknownOf(&o.Meta) != nil { // the Dataplanes are those of its zone
+		return ServiceCounts{Total: counts.Total, Unknown: counts.Total}
+	}
 	return counts
 }
 
@@ -70,7 +78,7 @@ func (c *ServiceCounts) add(dp *resource.Object[kind.Dataplane], usable bool) {
 
 func (c ServiceCounts) status() Status {
 	switch {
-	case c.Total == 0:
+	case c.Total == c.Unknown:
 		return NotAvailable
 	case c.Online == c.Total:
 		return Online
@@ -78,6 +86,14 @@ func (c ServiceCounts) status() Status {
 		return Offline
 	}
 	return PartiallyDegraded
+}
+
+// summary is status with [NotKnown] for a service all of whose Dataplanes are unknown.
+func (c ServiceCounts) summary() Status {
+	if c.Unknown > 0 && c.Unknown == c.Total {
+		return NotKnown
+	}
+	return c.status()
 }
 
 func (w *World) address(o *resource.Object[kind.MeshService]) string {

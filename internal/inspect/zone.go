@@ -60,6 +60,8 @@ type Zone struct {
 	Version   string        `json:"version,omitempty"`  // of its control plane
 	Lag       kind.Duration `json:"lag"`
 	LastItem  *kind.Time    `json:"lastItem,omitempty"`
+	// Unknown is why lag, lastItem and kinds are unknown: the replica to which the zone is connected has not responded.
+	Unknown string `json:"unknown,omitempty"`
 
 	Rejected []kind.RejectedItem `json:"rejected"`
 	// Store is the fingerprint of the zone's store. RejectedStores are control planes with the zone's name and another

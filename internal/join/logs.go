@@ -331,7 +331,7 @@ func (l *logs) putOnceServed(key resource.Key, k *kindLog, item zonesync.Item) {
 func (l *logs) putZone(o *resource.Object[stored]) bool {
 	var row struct{ Spec kind.Zone }
 	_ = json.Unmarshal(o.Spec.body, &row) // for an unreadable row, the zone counts as enabled
-	enabled := row.Spec.Enabled == nil || *row.Spec.Enabled
+	enabled := row.Spec.IsEnabled()
 	was, known := l.zones[o.Name]
 	l.zones[o.Name] = enabled
 	l.setIngressesUnused(l.disabled, o.Name, !enabled)

@@ -1,11 +1,11 @@
 package rest
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"weft/internal/access"
 	"weft/internal/check"
+	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
 )
@@ -35,7 +35,8 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	every := check.NewEveryZone(report.Part(mesh), len(m.enabledZones()))
+	zones, _ := m.zones()
+	every := check.NewEveryZone(report.Part(mesh), len(zones))
 	if a.queriesReplicas(r) {
 		a.checkReplicas(r, every)
 	}
@@ -49,7 +50,7 @@ func (a *api) check(w http.ResponseWriter, r *http.Request) error {
 
 // checkReplicas adds what each other replica alone can find.
 func (a *api) checkReplicas(r *http.Request, every *check.EveryZone) {
-	unknown := readReplicas(a, r, access.Read, func(replica string, of *check.Report) {
+	unknown := readReplicas(a, r, readOf(r, access.Read), func(replica string, of *check.Report) {
 		every.AddReplica(replica, of.Findings)
 	})
 	for _, replica := range unknown {
@@ -60,16 +61,16 @@ func (a *api) checkReplicas(r *http.Request, every *check.EveryZone) {
 // checkZones adds the findings of every zone, about the resources as they are called here.
 func (a *api) checkZones(r *http.Request, m *snapshot, every *check.EveryZone) {
 	names := namesInZones{m, map[collection]map[inZoneName]string{}}
-	unknown := a.readZones(r, m, access.Read, func(zone string, body []byte) error {
+	missing := a.readZones(r, m, readOf(r, access.Read), func(zone string, result *zonequery.Result) error {
 		var of check.Report
-		if err := json.Unmarshal(body, &of); err != nil {
-			return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
+		if err := decodeResult(zone, result, &of); err != nil {
+			return err
 		}
 		of.Limit(m.Meshes) // what the caller may not read takes no place in the bounds of the report
 		every.Add(zone, of.Findings, func(o check.Object) (check.Object, bool) { return names.object(zone, o) })
 		return nil
 	})
-	for _, zone := range unknown {
+	for _, zone := range missing.UnknownZones {
 		every.Unknown(zone.Zone, zone.Reason)
 	}
 }

@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -196,21 +195,6 @@ func diffOptions(r *http.Request) (options preview.Options, err error) {
 		}
 	}
 	return options, nil
-}
-
-// unknownParameters returns an error for the parameters of a query that are none of names. A parameter that is ignored
-// would be another question than that of the caller.
-func unknownParameters(r *http.Request, names ...string) error {
-	var problems resource.Problems
-	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
-		if !slices.Contains(names, name) {
-			problems.Add(name, "is not a parameter of this path")
-		}
-	}
-	if len(problems) == 0 {
-		return nil
-	}
-	return invalidQuery(problems...)
 }
 
 // tryPut writes a document in a trial, and returns the result with the object as it would be stored. The result has the

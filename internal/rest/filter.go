@@ -26,17 +26,22 @@ type statusColumn struct {
 // The statuses of lists.
 var (
 	dataplaneStatus = &statusColumn{
-		values: []inspect.Status{inspect.Online, inspect.Offline, inspect.PartiallyDegraded},
-		reads:  []resource.Descriptor{kind.DataplaneInsights, kind.DataplaneListenerStatuses},
+		values: []inspect.Status{inspect.Online, inspect.Offline, inspect.PartiallyDegraded, inspect.NotKnown},
+		reads: []resource.Descriptor{kind.DataplaneInsights, kind.DataplaneListenerStatuses, kind.Zones,
+			kind.ZoneInsights},
 		of: func(m *snapshot) func(*listed) inspect.Status {
 			return func(l *listed) inspect.Status { return m.StatusOf(&l.proxy) }
 		},
 	}
 	zoneProxyStatus = &statusColumn{
-		values: []inspect.Status{inspect.Online, inspect.Offline},
-		reads:  []resource.Descriptor{kind.ZoneIngressInsights, kind.ZoneEgressInsights},
+		values: []inspect.Status{inspect.Online, inspect.Offline, inspect.NotKnown},
+		reads: []resource.Descriptor{kind.ZoneIngressInsights, kind.ZoneEgressInsights, kind.Zones,
+			kind.ZoneInsights},
 		of: func(m *snapshot) func(*listed) inspect.Status {
 			return func(l *listed) inspect.Status {
+				if m.UnknownOf(l.Envelope()) != nil {
+					return inspect.NotKnown
+				}
 				proxy, _ := state.ProxyOf(l.Key())
 				return onlineIf(m.IsConnected(proxy))
 			}
@@ -51,9 +56,13 @@ var (
 		},
 	}
 	serviceStatus = &statusColumn{
-		values: []inspect.Status{inspect.Online, inspect.Offline, inspect.PartiallyDegraded, inspect.NotAvailable},
+		values: []inspect.Status{inspect.Online, inspect.Offline, inspect.PartiallyDegraded, inspect.NotAvailable,
+			inspect.NotKnown},
 		of: func(m *snapshot) func(*listed) inspect.Status {
 			return func(l *listed) inspect.Status {
+				if m.UnknownOf(l.Envelope()) != nil {
+					return inspect.NotKnown
+				}
 				return m.Service(l.Any.(*resource.Object[kind.MeshService])).Status
 			}
 		},

@@ -102,6 +102,8 @@ func (a *api) globalInsight(w http.ResponseWriter, r *http.Request) error {
 type Zones struct {
 	Zones  []inspect.Zone      `json:"zones"`
 	Global *inspect.GlobalLink `json:"global,omitempty"`
+	// UnknownReplicas are the replicas whose connections to zones, or to global, are missing.
+	UnknownReplicas []UnknownReplica `json:"unknownReplicas,omitempty"`
 }
 
 func (a *api) zones(w http.ResponseWriter, r *http.Request) error {
@@ -109,9 +111,11 @@ func (a *api) zones(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	response := Zones{Zones: m.Zones()}
-	if a.Global != nil {
-		response.Global = m.FilterLink(a.Global())
+	links := a.readLinks(r)
+	links.giveTo(m)
+	response := Zones{Zones: m.Zones(), Global: m.FilterLink(links.global()), UnknownReplicas: links.unknown}
+	for i := range response.Zones {
+		response.Zones[i].Unknown = links.unknownOf(response.Zones[i].Instance)
 	}
 	return writeJSON(w, http.StatusOK, response)
 }

@@ -36,10 +36,6 @@ func (a *api) inspectRoutes() []route {
 			route{path + "_resources/dataplanes", access.Read, a.policyDataplanes(d, bare)},
 			route{path + "-resources/dataplanes", access.Read, a.policyDataplanes(d, bare)})
 	}
-	for _, d := range []resource.Descriptor{kind.MeshServices, kind.MeshMultiZoneServices, kind.MeshExternalServices} {
-		routes = append(routes, route{"GET /meshes/{mesh}/" + d.Describe().Plural + "/{name}/_hostnames", access.Read,
-			a.hostnames(d)})
-	}
 	return routes
 }
 
@@ -629,7 +625,7 @@ func (a *api) policyDataplanes(p kind.Policy, show func(resource.Any) any) func(
 		if err != nil {
 			return err
 		}
-		o, err := m.need(keyOf(p, r))
+		o, err := m.requested(r, p)
 		if err != nil {
 			return err
 		}
@@ -655,57 +651,15 @@ func (a *api) serviceDataplanes(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var items []any
+	var selected []resource.Any
 	last := ""
 	for dp := range m.State.Services.SelectedInbounds(table.Eval(m.Snapshot), o.(*resource.Object[kind.MeshService])) {
 		if dp.Name != last {
-			items = append(items, bare(dp))
+			selected = append(selected, dp)
 		}
 		last = dp.Name
 	}
-	return a.writePage(w, r, items)
-}
-
-// hostnames lists the host names of a service in the zone of this control plane.
-func (a *api) hostnames(d resource.Descriptor) func(http.ResponseWriter, *http.Request) error {
-	type zone struct {
-		Name string `json:"name"`
-	}
-	type hostname struct {
-		Hostname string `json:"hostname"`
-		Zones    []zone `json:"zones"`
-	}
-	return func(w http.ResponseWriter, r *http.Request) error {
-		m, err := a.read(r.Context(), readsOf(d)...)
-		if err != nil {
-			return err
-		}
-		o, err := m.need(keyOf(d, r))
-		if err != nil {
-			return err
-		}
-		zones := []zone{}
-		if a.Zone != "" {
-			zones = append(zones, zone{a.Zone})
-		}
-		var items []any
-		for _, address := range addressesOf(m.status(o)) {
-			items = append(items, hostname{address.Hostname, zones})
-		}
-		return a.writePage(w, r, items)
-	}
-}
-
-func addressesOf(status resource.Any) []kind.Address {
-	switch status := status.(type) {
-	case *resource.Object[kind.MeshServiceStatus]:
-		return status.Spec.Addresses
-	case *resource.Object[kind.MeshMultiZoneServiceStatus]:
-		return status.Spec.Addresses
-	case *resource.Object[kind.MeshExternalServiceStatus]:
-		return status.Spec.Addresses
-	}
-	return nil
+	return a.selectedPage(w, r, m, selected, bare)
 }
 
 // config returns the effective settings in the form of a settings file. Secret values are masked.

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"net/http"
 	"strconv"
@@ -11,6 +10,7 @@ import (
 	"weft/internal/dpserver"
 	"weft/internal/state"
 	"weft/internal/wire"
+	"weft/internal/zonequery"
 	"weft/kind"
 	"weft/resource"
 )
@@ -119,7 +119,7 @@ func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 	live := a.Connections.Live(key)
 	if replica := a.replicaOf(r, key); replica != "" {
 		var there dpserver.Live
-		if err := a.readReplica(r, replica, access.Read, &there); err != nil {
+		if err := a.readReplica(r, replica, readOf(r, access.Read), &there); err != nil {
 			live.NotQueried = err.Error()
 		} else {
 			live = there
@@ -132,9 +132,9 @@ func (a *api) sync(w http.ResponseWriter, r *http.Request) error {
 // and, on global, the zones that respond.
 type Syncs struct {
 	Dataplanes map[string]dpserver.Live `json:"dataplanes"`
-	// UnknownZones are the zones whose proxies are missing.
-	UnknownZones    []UnknownZone    `json:"unknownZones,omitempty"`
-	UnknownReplicas []UnknownReplica `json:"unknownReplicas,omitempty"` // likewise
+	// MissingZones are the zones whose proxies are missing, UnknownReplicas such replicas.
+	MissingZones
+	UnknownReplicas []UnknownReplica `json:"unknownReplicas,omitempty"`
 }
 
 const syncsPath = "GET /meshes/{mesh}/dataplanes/_sync"
@@ -157,7 +157,7 @@ func (a *api) syncs(w http.ResponseWriter, r *http.Request) error {
 
 // addReplicas adds the proxies of the other replicas.
 func (a *api) addReplicas(syncs *Syncs, r *http.Request) {
-	syncs.UnknownReplicas = readReplicas(a, r, access.Read, func(_ string, of *Syncs) {
+	syncs.UnknownReplicas = readReplicas(a, r, readOf(r, access.Read), func(_ string, of *Syncs) {
 		for name, live := range of.Dataplanes {
 			if !syncs.Dataplanes[name].Connected {
 				syncs.Dataplanes[name] = live
@@ -173,10 +173,10 @@ func (a *api) addZones(syncs *Syncs, r *http.Request) error {
 		return err
 	}
 	names := namesInZones{m, map[collection]map[inZoneName]string{}}
-	syncs.UnknownZones = a.readZones(r, m, access.Read, func(zone string, body []byte) error {
+	syncs.MissingZones = a.readZones(r, m, readOf(r, access.Read), func(zone string, result *zonequery.Result) error {
 		var of Syncs
-		if err := json.Unmarshal(body, &of); err != nil {
-			return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
+		if err := decodeResult(zone, result, &of); err != nil {
+			return err
 		}
 		for name, live := range of.Dataplanes {
 			if here, ok := names.own(zone, kind.Dataplanes.Key(r.PathValue("mesh"), name)); ok {

@@ -46,6 +46,8 @@ type Overview struct {
 	Status           inspect.Status         `json:"status"`
 	Dataplane        *kind.Dataplane        `json:"dataplane"`
 	DataplaneInsight *kind.DataplaneInsight `json:"dataplaneInsight"`
+	// Unknown is why status and insight are those of an earlier time; absent: they are current.
+	Unknown *inspect.Unknown `json:"unknown,omitempty"`
 }
 
 // ZoneOverview is a Zone with its ZoneInsight.
@@ -53,6 +55,8 @@ type ZoneOverview struct {
 	shownMeta                     // of the type ZoneOverview
 	Zone        *kind.Zone        `json:"zone"`
 	ZoneInsight *kind.ZoneInsight `json:"zoneInsight"`
+	// Unknown is why lag and lastItem are unknown: the replica to which the zone is connected has not responded.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // ZoneIngressOverview is a ZoneIngress with its ZoneIngressInsight.
@@ -60,6 +64,8 @@ type ZoneIngressOverview struct {
 	shownMeta                                 // of the type ZoneIngressOverview
 	ZoneIngress        *kind.ZoneIngress      `json:"zoneIngress"`
 	ZoneIngressInsight *kind.DataplaneInsight `json:"zoneIngressInsight"`
+	// Unknown is why status and insight are those of an earlier time; absent: they are current.
+	Unknown *inspect.Unknown `json:"unknown,omitempty"`
 }
 
 // ZoneEgressOverview is a ZoneEgress with its ZoneEgressInsight.
@@ -67,6 +73,8 @@ type ZoneEgressOverview struct {
 	shownMeta                                // of the type ZoneEgressOverview
 	ZoneEgress        *kind.ZoneEgress       `json:"zoneEgress"`
 	ZoneEgressInsight *kind.DataplaneInsight `json:"zoneEgressInsight"`
+	// Unknown is why status and insight are those of an earlier time; absent: they are current.
+	Unknown *inspect.Unknown `json:"unknown,omitempty"`
 }
 
 // overviewReads are the kinds that overviews and insights are computed from.
@@ -81,19 +89,9 @@ var overviewReads = append([]resource.Descriptor{
 // too.
 func (a *api) overviewRoutes() []route {
 	var routes []route
-	for _, shown := range []struct {
-		of   resource.Descriptor
-		show func(*snapshot, resource.Any) (any, error)
-	}{
-		{kind.Dataplanes, dataplaneOverview},
-		{kind.Zones, zoneOverview},
-		{kind.ZoneIngresses, zoneIngressOverview},
-		{kind.ZoneEgresses, zoneEgressOverview},
-	} {
-		list, one := a.joined(&listing{of: shown.of, reads: overviewReads, show: shown.show,
-			status: a.statusOf(shown.of)})
-		for _, segment := range shown.of.Describe().Segments() {
-			lists, own := collections(shown.of.Describe(), segment)
+	add := func(of resource.Descriptor, list, one func(http.ResponseWriter, *http.Request) error) {
+		for _, segment := range of.Describe().Segments() {
+			lists, own := collections(of.Describe(), segment)
 			for _, path := range lists {
 				routes = append(routes, route{"GET " + path + "/_overview", access.Read, list},
 					route{"GET " + path + "+insights", access.Read, list})
@@ -102,6 +100,15 @@ func (a *api) overviewRoutes() []route {
 				route{"GET " + own + "+insights/{name}", access.Read, one})
 		}
 	}
+	for of, show := range map[resource.Descriptor]func(*snapshot, resource.Any) (any, error){
+		kind.Dataplanes: dataplaneOverview, kind.ZoneIngresses: zoneIngressOverview,
+		kind.ZoneEgresses: zoneEgressOverview,
+	} {
+		list, one := a.joined(&listing{of: of, reads: overviewReads, show: show, status: a.statusOf(of)})
+		add(of, list, one)
+	}
+	list, one := a.zoneOverviews()
+	add(kind.Zones, list, one)
 	return routes
 }
 
@@ -129,21 +136,44 @@ func (a *api) joined(c *listing) (list, one func(http.ResponseWriter, *http.Requ
 func dataplaneOverview(m *snapshot, o resource.Any) (any, error) {
 	dp := dataplane(o)
 	return Overview{metaOf("DataplaneOverview", o), m.Status(dp), &dp.Spec,
-		m.insightOf(state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name})}, nil
+		m.insightOf(state.ProxyKey{Mesh: dp.Mesh, Name: dp.Name}), m.UnknownOf(&dp.Meta)}, nil
 }
 
 func zoneIngressOverview(m *snapshot, o resource.Any) (any, error) {
 	key := state.ZoneIngressProxy(o.Envelope().Name)
 	return ZoneIngressOverview{metaOf("ZoneIngressOverview", o), resource.SpecOf(o).(*kind.ZoneIngress),
-		m.insightOf(key)}, nil
+		m.insightOf(key), m.UnknownOf(o.Envelope())}, nil
 }
 
 func zoneEgressOverview(m *snapshot, o resource.Any) (any, error) {
 	key := state.ZoneEgressProxy(o.Envelope().Name)
-	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key)},
-		nil
+	return ZoneEgressOverview{metaOf("ZoneEgressOverview", o), resource.SpecOf(o).(*kind.ZoneEgress), m.insightOf(key),
+		m.UnknownOf(o.Envelope())}, nil
 }
 
-func zoneOverview(m *snapshot, o resource.Any) (any, error) {
-	return ZoneOverview{metaOf("ZoneOverview", o), resource.SpecOf(o).(*kind.Zone), m.Zone(o.Envelope().Name)}, nil
+// overview returns a Zone with its insight, by the connections of all replicas.
+func (e *everyLink) overview(m *snapshot, o resource.Any) (any, error) {
+	e.giveTo(m)
+	insight, unknown := m.Zone(o.Envelope().Name), ""
+	if s := insight.Subscriptions; len(s) > 0 && s[len(s)-1].DisconnectTime == nil {
+		unknown = e.unknownOf(s[len(s)-1].ControlPlaneInstanceID)
+	}
+	return ZoneOverview{metaOf("ZoneOverview", o), resource.SpecOf(o).(*kind.Zone), insight, unknown}, nil
+}
+
+// zoneOverviews returns the handlers of the overviews of all zones and of one.
+func (a *api) zoneOverviews() (list, one func(http.ResponseWriter, *http.Request) error) {
+	of := func(r *http.Request) *listing {
+		return &listing{of: kind.Zones, reads: overviewReads, show: a.readLinks(r).overview,
+			status: a.statusOf(kind.Zones)}
+	}
+	list = func(w http.ResponseWriter, r *http.Request) error {
+		list, _ := a.joined(of(r))
+		return list(w, r)
+	}
+	one = func(w http.ResponseWriter, r *http.Request) error {
+		_, one := a.joined(of(r))
+		return one(w, r)
+	}
+	return list, one
 }

@@ -48,9 +48,14 @@ func (a *api) ownedRoutes() []route {
 }
 
 // zoneRoutes returns the routes that a zone serves for global: [api.ownedRoutes], and those about all objects of a
-// zone.
+// zone. Replicas serve each other the same, and their links.
 func (a *api) zoneRoutes() []route {
-	return append(a.ownedRoutes(), route{syncsPath, access.Read, a.syncs}, route{checkPath, access.Read, a.check})
+	routes := append(a.ownedRoutes(), route{syncsPath, access.Read, a.syncs}, route{checkPath, access.Read, a.check},
+		route{linksPath, access.Read, a.links})
+	for _, d := range servicesWithStatus {
+		routes = append(routes, route{statusesPath(d), access.Read, a.statuses(d)})
+	}
+	return routes
 }
 
 // kindOfPath returns the kind of the object in the path of a route.
@@ -89,10 +94,38 @@ func (a *api) atOwner(row route) route {
 		}
 		w.Header().Set("Content-Type", result.ContentType)
 		w.WriteHeader(result.Status)
-		_, _ = w.Write(result.Body) // the client may be gone
+		_, _ = w.Write(withNextHere(r, result.Body)) // the client may be gone
 		return nil
 	}
 	return row
+}
+
+// withNextHere returns the document of a zone. A page of a list names the next one at the path of the request here.
+func withNextHere(r *http.Request, document []byte) []byte {
+	var page struct {
+		Total int               `json:"total"`
+		Items []json.RawMessage `json:"items"`
+		Next  *string           `json:"next"`
+	}
+	if json.Unmarshal(document, &page) != nil || page.Next == nil {
+		return document
+	}
+	there, err := url.Parse(*page.Next)
+	if err != nil {
+		return document
+	}
+	next := ""
+	for _, at := range []string{"offset", "after"} {
+		if value := there.Query().Get(at); value != "" {
+			next = pageURL(r, at, value)
+		}
+	}
+	page.Next = &next
+	here, err := json.Marshal(page)
+	if err != nil {
+		return document
+	}
+	return here
 }
 
 // readOf returns a request of a caller that is permitted an action, for another control plane.
@@ -115,10 +148,11 @@ func (row *route) pathOf(r *http.Request) string {
 }
 
 // requested returns the resource in the path of a request. On global, an object that only zones write is found by the
-// name that its zone has for it too, and any other one with the zone in the query.
+// name that its zone has for it too, and any other one with the zone in the query: without it, the name is that of an
+// object that global writes.
 func (m *snapshot) requested(r *http.Request, d resource.Descriptor) (resource.Any, error) {
 	key, zone, sync := keyOf(d, r), r.URL.Query().Get(zoneParameter), d.Describe().Sync
-	if !sync.Has(resource.ZoneToGlobal) || zone == "" && sync.Has(resource.GlobalToZones) {
+	if zone == "" && (!sync.Has(resource.ZoneToGlobal) || sync.Has(resource.GlobalToZones)) {
 		return m.need(key)
 	}
 	return m.named(key, zone)
@@ -137,13 +171,27 @@ func (m *snapshot) named(key resource.Key, zone string) (resource.Any, error) {
 	if m.State.Tables.Zone != "" {
 		return o, err
 	}
+	found, names := m.namesakes(key, zone)
+	switch len(found) {
+	case 0:
+		return nil, m.missing(key, inZone(zone))
+	case 1:
+		return found[0], nil
+	}
+	return nil, resource.Errorf(resource.Conflict, "%d objects are called %s, specify one, or its zone: %s", len(found),
+		key, names)
+}
+
+// namesakes returns the resources of zones that have a name there, with the namespace or without, and a text with their
+// names here and what tells them apart. The zone may be "": any.
+func (m *snapshot) namesakes(key resource.Key, zone string) (found []resource.Any, text string) {
 	info := kind.ByName(key.Kind).Describe()
-	var found []resource.Any
 	var names []string
 	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, key.Kind, key.Mesh, "") {
 		meta := o.Envelope()
 		of := m.State.Tables.ZoneOf(meta)
-		if kind.OwnerName(info, meta) != key.Name && kind.DisplayNameOf(meta) != key.Name || zone != "" && of != zone {
+		if kind.OwnerName(info, meta) != key.Name && kind.DisplayNameOf(meta) != key.Name || of == "" ||
+			zone != "" && of != zone {
 			continue
 		}
 		found = append(found, o)
@@ -151,17 +199,10 @@ func (m *snapshot) named(key resource.Key, zone string) (resource.Any, error) {
 			names = append(names, fmt.Sprintf("%s (%s of the zone %s)", meta.Name, kind.OwnerName(info, meta), of))
 		}
 	}
-	switch len(found) {
-	case 0:
-		return nil, m.missing(key, inZone(zone))
-	case 1:
-		return found[0], nil
-	}
 	if more := len(found) - len(names); more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
-	return nil, resource.Errorf(resource.Conflict, "%d objects are called %s, specify one, or its zone: %s", len(found),
-		key, strings.Join(names, ", "))
+	return found, strings.Join(names, ", ")
 }
 
 // needZone returns an error where a zone, as a query names it, has no object here. The name may be "": any zone.
@@ -193,27 +234,24 @@ const (
 	maxZonesTime = 20 * time.Second
 )
 
-// readZones sends the request about all objects to every enabled zone, and passes each response to use, one at a time.
-// It returns the zones without a response, or with one that use rejects, in the order of their names.
-func (a *api) readZones(r *http.Request, m *snapshot, action access.Action,
-	use func(zone string, body []byte) error) []UnknownZone {
+// readZones sends a request to every enabled zone, and passes each response to use, one at a time. It returns the zones
+// without a response, or with one that use rejects, in the order of their names, and those that are disabled.
+func (a *api) readZones(r *http.Request, m *snapshot, q zonequery.Read,
+	use func(zone string, result *zonequery.Result) error) MissingZones {
 	ctx, cancel := context.WithTimeout(r.Context(), maxZonesTime)
 	defer cancel()
-	q := readOf(r, action)
 	var mu sync.Mutex
 	var unknown []UnknownZone
 	var zones errgroup.Group
 	zones.SetLimit(zoneReadsAtOnce)
-	for _, zone := range m.enabledZones() {
+	enabled, disabled := m.zones()
+	for _, zone := range enabled {
 		zones.Go(func() error {
 			result, err := a.RemoteZones.Read(ctx, zone, q)
 			mu.Lock()
 			defer mu.Unlock()
-			if err == nil && result.Status != http.StatusOK {
-				err = resource.Errorf(resource.Unavailable, "the zone %s: %s", zone, detailOf(result.Body))
-			}
 			if err == nil {
-				err = use(zone, result.Body)
+				err = use(zone, result)
 			}
 			if err != nil {
 				unknown = append(unknown, UnknownZone{zone, a.problemOf(err)})
@@ -223,18 +261,30 @@ func (a *api) readZones(r *http.Request, m *snapshot, action access.Action,
 	}
 	_ = zones.Wait() // no function fails
 	slices.SortFunc(unknown, func(a, b UnknownZone) int { return strings.Compare(a.Zone, b.Zone) })
-	return unknown
+	return MissingZones{unknown, disabled}
 }
 
-// enabledZones returns the names of the zones that may connect.
-func (m *snapshot) enabledZones() []string {
-	var zones []string
+// decodeResult decodes the document in the response of a zone. A problem document is an error.
+func decodeResult(zone string, result *zonequery.Result, into any) error {
+	if result.Status != http.StatusOK {
+		return resource.Errorf(resource.Unavailable, "the zone %s: %s", zone, detailOf(result.Body))
+	}
+	if err := json.Unmarshal(result.Body, into); err != nil {
+		return resource.Errorf(resource.Unavailable, "the response of the zone %s: %s", zone, err)
+	}
+	return nil
+}
+
+// zones returns the names of the zones that may connect, and of those that may not.
+func (m *snapshot) zones() (enabled, disabled []string) {
 	for o := range m.State.Tables.ResourcesAfter(m.Snapshot, kind.Zones.Name, "", "") {
-		if enabled := resource.SpecOf(o).(*kind.Zone).Enabled; enabled == nil || *enabled {
-			zones = append(zones, o.Envelope().Name)
+		if name := o.Envelope().Name; resource.SpecOf(o).(*kind.Zone).IsEnabled() {
+			enabled = append(enabled, name)
+		} else {
+			disabled = append(disabled, name)
 		}
 	}
-	return zones
+	return enabled, disabled
 }
 
 // detailOf returns the reason in a problem document.

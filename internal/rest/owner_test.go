@@ -234,6 +234,9 @@ func TestReadsOfHostileZones(t *testing.T) {
 	if got := strings.Join(unknown, " "); got != "away challenge former markup no-json redirect" {
 		t.Errorf("the unknown zones are %s: %+v", got, syncs.UnknownZones)
 	}
+	if got := strings.Join(syncs.DisabledZones, " "); got != "disabled" {
+		t.Errorf("the disabled zones are %s", got)
+	}
 	copied := kind.SyncedName(&kind.Dataplanes.Info, "default", "web-1", kind.Owner{Zone: "east"})
 	if delete(syncs.Dataplanes, "web-1"); len(syncs.Dataplanes) != 1 || !syncs.Dataplanes[copied].InSync {
 		t.Errorf("the proxies are %+v", syncs.Dataplanes)

@@ -193,8 +193,8 @@ func TestFiltersOfZones(t *testing.T) {
 		w.receive(t, zone, kind.ZoneIngresses.Make("", "in-"+zone, kind.ZoneIngress{Zone: zone,
 			Networking: kind.ZoneIngressNetworking{Address: "10.0.0.1", Port: 10001}}))
 	}
-	w.receive(t, "east", kind.ZoneIngressInsights.Make("", "in-east", kind.DataplaneInsight{
-		Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "of east", ConnectTime: since,
+	w.receive(t, "west", kind.ZoneIngressInsights.Make("", "in-west", kind.DataplaneInsight{
+		Subscriptions: []kind.Subscription{{ID: "1", ControlPlaneInstanceID: "of west", ConnectTime: since,
 			Version: kind.VersionOfEnvoy("1.40.1")}}}))
 	w.storeRow(t, kind.ZoneInsights.Make("", "west", kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{
 		{ID: "1", ControlPlaneInstanceID: "instance-1", ConnectTime: since}}}))
@@ -202,11 +202,11 @@ func TestFiltersOfZones(t *testing.T) {
 		"/zones?filter[status]=online": "west", "/zones/_overview?filter[status]=offline": "east",
 		"/zones?sort=status":                       "east west",
 		"/zone-ingresses?filter[zone]=west":        "in-west",
-		"/zone-ingresses?filter[status]=online":    "in-east",
+		"/zone-ingresses?filter[status]=online":    "in-west",
 		"/zone-ingresses?filter[address]=10.0.0.1": "in-east in-west",
-		"/zone-ingresses?filter[version.envoy]=1":  "in-east",
+		"/zone-ingresses?filter[version.envoy]=1":  "in-west",
 		"/zone-ingresses?filter[certificate]=none": "in-east in-west",
-		"/zoneingresses/_overview?sort=-status":    "in-east in-west",
+		"/zoneingresses/_overview?sort=-status":    "in-west in-east",
 	} {
 		var got []string
 		for _, name := range w.follow(t, target) {
@@ -243,11 +243,15 @@ func TestServiceFiltersOnGlobal(t *testing.T) {
 	}
 }
 
-// receive stores the copy of a zone's resource.
+// receive stores the copy of a resource of a zone, or of global for an empty zone.
 func (w *world) receive(t *testing.T, zone string, o resource.Any) {
 	t.Helper()
 	meta := o.Envelope()
 	labels := map[string]string{kind.OriginLabel: kind.OriginZone, kind.ZoneLabel: zone, kind.DisplayName: meta.Name}
+	if zone == "" {
+		labels[kind.OriginLabel] = kind.OriginGlobal
+		delete(labels, kind.ZoneLabel)
+	}
 	maps.Copy(labels, meta.Labels)
 	meta.Labels = labels
 	body, err := resource.Body(o)

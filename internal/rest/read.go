@@ -126,6 +126,11 @@ func (m *snapshot) missing(key resource.Key, consequence string) error {
 	if len(names) > 0 {
 		hint = "; names on Kubernetes are NAME.NAMESPACE, such as " + strings.Join(names, ", ")
 	}
+	if m.State.Tables.Zone == "" && consequence == "" {
+		if found, text := m.namesakes(key, ""); len(found) > 0 {
+			hint = "; zones have " + text + ": specify the name, or the zone"
+		}
+	}
 	return resource.Errorf(resource.NotFound, "%s does not exist%s%s", key, consequence, hint)
 }
 

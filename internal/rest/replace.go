@@ -44,7 +44,7 @@ func (a *api) replaceZone(w http.ResponseWriter, r *http.Request) error {
 	if m, err = a.read(r.Context(), overviewReads...); err != nil {
 		return err
 	}
-	shown, err := zoneOverview(m, o)
+	shown, err := a.readLinks(r).overview(m, o)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"weft/internal/access"
 	"weft/internal/state"
+	"weft/internal/zonequery"
 	"weft/resource"
 )
 
@@ -63,13 +64,13 @@ func (a *api) copyFrom(w http.ResponseWriter, r *http.Request, replica string, a
 
 // readReplicas reads the same document of each other replica at once, and passes each to use, one at a time. It returns
 // the replicas without a response, in the order of their IDs.
-func readReplicas[T any](a *api, r *http.Request, action access.Action, use func(replica string, document *T),
+func readReplicas[T any](a *api, r *http.Request, q zonequery.Read, use func(replica string, document *T),
 ) []UnknownReplica {
 	others := a.Replicas.Others()
 	documents, errs := make([]T, len(others)), make([]error, len(others))
 	var reads sync.WaitGroup
 	for i, replica := range others {
-		reads.Go(func() { errs[i] = a.readReplica(r, replica, action, &documents[i]) })
+		reads.Go(func() { errs[i] = a.readReplica(r, replica, q, &documents[i]) })
 	}
 	reads.Wait()
 	var unknown []UnknownReplica
@@ -84,10 +85,10 @@ func readReplicas[T any](a *api, r *http.Request, action access.Action, use func
 }
 
 // readReplica reads a document of another replica.
-func (a *api) readReplica(r *http.Request, replica string, action access.Action, into any) error {
+func (a *api) readReplica(r *http.Request, replica string, q zonequery.Read, into any) error {
 	ctx, cancel := context.WithTimeout(r.Context(), replicaTimeout)
 	defer cancel()
-	response, err := a.Replicas.Read(ctx, replica, readOf(r, action))
+	response, err := a.Replicas.Read(ctx, replica, q)
 	if err != nil {
 		return err
 	}

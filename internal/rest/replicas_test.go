@@ -9,11 +9,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"weft/internal/check"
 	"weft/internal/dpserver"
+	"weft/internal/inspect"
 	"weft/internal/state"
 	"weft/internal/zonequery"
+	"weft/kind"
 	"weft/resource"
 )
 
@@ -94,5 +97,65 @@ func TestReplicasRespond(t *testing.T) {
 	if got, want := strings.Join(found, ", "), "config-not-acked of Zone x, replica-unknown of ControlPlane c, "+
 		"zone-sync-lag of Zone x"; got != want {
 		t.Errorf("the findings are %s, want %s", got, want)
+	}
+}
+
+// TestLinksOfEveryReplica: each replica of global has the lag of a zone that is connected to another one, each of a
+// zone the connection to global. What a replica that does not respond has is unknown.
+func TestLinksOfEveryReplica(t *testing.T) {
+	at := kind.Time{Time: time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)}
+	none := func(string) map[string]inspect.KindLink { return map[string]inspect.KindLink{} }
+	g := newWorldOf(t, newStore(t), "")
+	b, a := g.config(), g.config()
+	b.Zone, a.Zone, a.Links = "", "", none
+	a.Expired = func(string) (time.Time, bool) { return time.Time{}, false }
+	b.Links = func(zone string) map[string]inspect.KindLink {
+		if zone == "west" {
+			return map[string]inspect.KindLink{
+				"Mesh": {Connected: true, Lag: kind.Duration(time.Minute), LastItem: &at}}
+		}
+		return none(zone)
+	}
+	a.Replicas = replicas{NewReads(b)}
+	g.handler = New(a)
+	for zone, instance := range map[string]string{"east": "c", "west": "b"} {
+		g.put(t, "/zones/"+zone, `{"type":"Zone"}`)
+		g.create(t, kind.ZoneInsights.Make("", zone, kind.ZoneInsight{Subscriptions: []kind.ZoneSubscription{{ID: "1",
+			ControlPlaneInstanceID: instance, ConnectTime: at}}}))
+	}
+	var zones Zones
+	if err := json.Unmarshal([]byte(text(g.do("GET", "/zones/_inspect", "", nil))), &zones); err != nil {
+		t.Fatal(err)
+	}
+	east, west := zones.Zones[0], zones.Zones[1]
+	if west.LastItem == nil || west.Lag != kind.Duration(time.Minute) || west.Unknown != "" || len(west.Kinds) != 1 {
+		t.Errorf("west is %+v", west)
+	}
+	if !strings.Contains(east.Unknown, "10.0.0.3:5683") || len(zones.UnknownReplicas) != 1 {
+		t.Errorf("east is %+v, and unknown are %v", east, zones.UnknownReplicas)
+	}
+	for zone, want := range map[string]bool{"east": true, "west": false} {
+		var overview ZoneOverview
+		r := g.do("GET", "/zones/"+zone+"/_overview", "", nil)
+		if err := json.Unmarshal([]byte(text(r)), &overview); err != nil {
+			t.Fatal(err)
+		}
+		if got := overview.ZoneInsight.LastItem == nil; got != want || (overview.Unknown != "") != want {
+			t.Errorf("the overview of %s is %+v", zone, overview)
+		}
+	}
+
+	w := newWorld(t, newStore(t))
+	b, a = w.config(), w.config()
+	b.Global = func() *inspect.GlobalLink { return &inspect.GlobalLink{Connected: true, Instance: "g"} }
+	a.Global = func() *inspect.GlobalLink { return nil }
+	a.Replicas = replicas{NewReads(b)}
+	w.handler = New(a)
+	zones = Zones{}
+	if err := json.Unmarshal([]byte(text(w.do("GET", "/zones/_inspect", "", nil))), &zones); err != nil {
+		t.Fatal(err)
+	}
+	if zones.Global == nil || zones.Global.Instance != "g" {
+		t.Errorf("the connection to global is %+v", zones.Global)
 	}
 }

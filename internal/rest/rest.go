@@ -192,6 +192,7 @@ func (a *api) routes() []route {
 		routes = append(routes, a.atOwner(row))
 	}
 	routes = append(routes, a.inspectRoutes()...)
+	routes = append(routes, a.statusRoutes()...)
 	routes = append(routes, a.overviewRoutes()...)
 	routes = append(routes, a.insightRoutes()...)
 	routes = append(routes, route{syncsPath, access.Read, a.syncs})

@@ -140,7 +140,8 @@ func (m *snapshot) staleZones() []StaleZone {
 		return nil
 	}
 	var stale []StaleZone
-	for _, zone := range m.enabledZones() {
+	enabled, _ := m.zones()
+	for _, zone := range enabled {
 		if m.ZoneConnected(zone) {
 			continue
 		}

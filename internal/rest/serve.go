@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"cmp"
 	"net/http"
 
 	"weft/internal/access"
@@ -60,7 +61,7 @@ func (a *api) serve(w http.ResponseWriter, r *http.Request, row route) {
 	action, err := a.permit(r, &row)
 	if err != nil {
 		a.Guard.deny(seen, r, err)
-	} else if err = faulty; err != nil {
+	} else if err = cmp.Or(faulty, row.checkParameters(r)); err != nil {
 		a.fail(seen, r, err)
 	} else {
 		r = a.Guard.withMeshes(r.WithContext(audit.WithRecord(r.Context(), record)), action)

@@ -135,12 +135,34 @@ func (a *api) delete(d resource.Descriptor) func(http.ResponseWriter, *http.Requ
 		if err != nil {
 			return err
 		}
-		warnings := a.Writer.DeletionWarnings(r.Context(), keyOf(d, r))
-		if err := a.Writer.Delete(r.Context(), keyOf(d, r), change); err != nil {
+		key, err := a.deletedKey(r, d)
+		if err != nil {
+			return err
+		}
+		warnings := a.Writer.DeletionWarnings(r.Context(), key)
+		if err := a.Writer.Delete(r.Context(), key, change); err != nil {
 			return err
 		}
 		return writeJSON(w, http.StatusOK, DeleteResponse{warnings})
 	}
+}
+
+// deletedKey returns the key of the resource that a request deletes. On global it is found as [snapshot.requested]
+// finds it, so that the deletion of a zone's object is rejected with the zone. One that does not exist has the key of
+// the path.
+func (a *api) deletedKey(r *http.Request, d resource.Descriptor) (resource.Key, error) {
+	m, err := a.read(r.Context(), kind.Zones, d)
+	if err != nil {
+		return resource.Key{}, err
+	}
+	o, err := m.requested(r, d)
+	switch {
+	case err == nil:
+		return o.Key(), nil
+	case resource.CodeOf(err) == resource.NotFound && r.URL.Query().Get(zoneParameter) == "":
+		return keyOf(d, r), nil
+	}
+	return resource.Key{}, err
 }
 
 // DeleteResponse is the response to a DELETE.

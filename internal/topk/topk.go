@@ -1,6 +1,5 @@
 // Package topk keeps the first items of an order, at a cost for each item that grows with the logarithm of their
-// number:
-// the other items are neither stored nor sorted.
+// number: the other items are neither stored nor sorted.
 package topk
 
 import "slices"
