@@ -75,13 +75,13 @@ func newLimitedWorld(t *testing.T, zone string) *limitedWorld {
 	return l
 }
 
-// limitedRules permits ann everything that can be limited to meshes, in the mesh own.
-func limitedRules() access.Rules {
+// limitedRules permits ann everything that can be limited to meshes, in some.
+func limitedRules(meshes ...string) access.Rules {
 	rules := access.Defaults()
 	rules[access.Read] = access.Rule{Groups: []string{access.AdminGroup}}
 	for _, d := range access.Actions {
 		if rule := rules[d.Action]; d.OfMeshes {
-			rule.Limited = []access.MeshRule{{Setting: "access.static.meshes[0]", Meshes: []string{ownMesh},
+			rule.Limited = []access.MeshRule{{Setting: "access.static.meshes[0]", Meshes: meshes,
 				Users: []string{"ann"}}}
 			rules[d.Action] = rule
 		}
@@ -241,7 +241,7 @@ func TestUsersOfOneMesh(t *testing.T) {
 		for _, row := range l.api.routes() {
 			method, _, _ := strings.Cut(row.pattern, " ")
 			for _, target := range l.targets(&row, ownMesh) {
-				for _, query := range []string{"", "?mesh=" + ownMesh, "?size=1&offset=1", "?offset=" + ownMesh + "/zz",
+				for _, query := range []string{"", "?mesh=" + ownMesh, "?size=1&offset=1", "?offset=" + otherMesh + "/zz", "?sort=name",
 					"?name=" + otherMesh, "?format=k8s", "?to=" + otherMesh + "-backend", "?type=", "?zone=west"} {
 					if method != http.MethodGet && query != "" {
 						continue

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/tools/txtar"
 
+	"weft/internal/access"
 	"weft/internal/rest/kumactl"
 )
 
@@ -39,6 +40,50 @@ func TestRecordedKumactl(t *testing.T) {
 				t.Errorf("%d resources were written back", r.writesBack)
 			}
 		})
+	}
+}
+
+// TestKumactlOfSomeMeshes: kumactl works for a user of some meshes. Each request about these has its recorded status, and
+// lists show no other mesh.
+func TestKumactlOfSomeMeshes(t *testing.T) {
+	for _, path := range glob(t, "testdata/kumactl/recorded-*.txtar") {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &recording{certificate: certificateText(t)}
+		r.start(t)
+		r.put(t, "/meshes/hidden", `{"type":"Mesh"}`)
+		config := r.config()
+		config.Inspector, config.Guard.Rules = knowing{}, limitedRules("default", "shop", "vault-2")
+		api := New(config)
+		r.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			user := access.NewUser("ann", nil, access.ByCertificate)
+			api.ServeHTTP(w, r.WithContext(access.WithUser(r.Context(), user)))
+		})
+		r.socket = listen(t, r.world)
+		checked := 0
+		for _, section := range archive.Files {
+			method, path, isRequest := strings.Cut(section.Name, " ")
+			if section.Name == "$ new control plane" {
+				break
+			}
+			switch ofMesh := strings.Contains(r.request, " /meshes"); {
+			case method == "$":
+				r.command = path
+			case isRequest:
+				r.next(t, section)
+			case ofMesh:
+				r.next(t, section)
+				checked++
+			}
+			if strings.Contains(r.reply, "hidden") {
+				t.Errorf("%s shows the other mesh: %s", r.request, r.reply)
+			}
+		}
+		if checked < 100 {
+			t.Errorf("%s: %d requests are about the meshes", path, checked)
+		}
 	}
 }
 
