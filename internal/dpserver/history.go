@@ -184,4 +184,6 @@ func (s *Server) accessOf(key state.ProxyKey, is *credential) (p ProxyAccess, li
 }
 
 // isConnected reports whether a proxy is connected to any instance.
-func (s *Server) isConnected(key state.ProxyKey) bool { return s.peerOf(key) != nil || s.otherInstance(key) != "" }
+func (s *Server) isConnected(key state.ProxyKey) bool {
+	return s.peerOf(key) != nil || s.otherInstance(key) != ""
+}

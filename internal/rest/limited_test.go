@@ -111,6 +111,21 @@ func (manyFindings) Read(context.Context, string, zonequery.Read) (*zonequery.Re
 	return &zonequery.Result{Status: http.StatusOK, Body: body}, err
 }
 
+// TestCheckRejectsParameters: a parameter that would select other findings than the caller expects is an error.
+func TestCheckRejectsParameters(t *testing.T) {
+	w := newWorld(t, newStore(t))
+	w.put(t, "/meshes/shop", `{"type":"Mesh"}`)
+	for query, want := range map[string]string{
+		"severity=error":      `"field":"severity","reason":"is not a parameter of this path"`,
+		"mesh=shop&mesh=bank": `"field":"mesh","reason":"is given 2 times"`,
+	} {
+		if r := w.do("GET", "/_check?"+query, "", nil); r.StatusCode != http.StatusBadRequest ||
+			!strings.Contains(text(r), want) {
+			t.Errorf("%s: %s, want 400 with %s", query, r.Status, want)
+		}
+	}
+}
+
 // TestFindingsOfOtherMeshes: findings that a user may not read take no place in the bounds of a report, and are not
 // counted.
 func TestFindingsOfOtherMeshes(t *testing.T) {

@@ -52,14 +52,18 @@ func (row *route) checkParameters(r *http.Request) error {
 	return nil
 }
 
-// unknownParameters returns an error for the parameters of a query that are none of names.
+// unknownParameters returns an error for the parameters of a query that are none of names, or that are given twice.
 func unknownParameters(r *http.Request, names ...string) error {
 	var problems resource.Problems
-	for _, name := range slices.Sorted(maps.Keys(r.URL.Query())) {
-		if !slices.ContainsFunc(names, func(known string) bool {
+	query := r.URL.Query()
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch {
+		case !slices.ContainsFunc(names, func(known string) bool {
 			return name == known || strings.HasSuffix(known, "[") && strings.HasPrefix(name, known)
-		}) {
+		}):
 			problems.Add(name, "is not a parameter of this path")
+		case len(query[name]) > 1 && name != "header": // a request has several
+			problems.Add(name, "is given %d times", len(query[name]))
 		}
 	}
 	if len(problems) == 0 {
