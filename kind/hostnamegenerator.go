@@ -31,8 +31,8 @@ var HostnameGenerators = &resource.Kind[HostnameGenerator]{
 	Info: resource.Info{
 		Name: "HostnameGenerator", Plural: "hostnamegenerators", ShortName: "hg", Scope: resource.Global,
 		WrittenBy: resource.Operator, ForEveryMesh: true,
-		Sync:      resource.GlobalToZones | resource.ZoneToGlobal,
-		Replaces:  []resource.OlderKind{{Name: "VirtualOutbound", Plural: "virtual-outbounds"}},
+		Sync:     resource.GlobalToZones | resource.ZoneToGlobal,
+		Replaces: []resource.OlderKind{{Name: "VirtualOutbound", Plural: "virtual-outbounds"}},
 		Replaced: map[string]string{
 			"extension": "has no meaning here; use `template`",
 		},

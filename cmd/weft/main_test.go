@@ -101,9 +101,9 @@ func newAPI(reads *view.View, differ *push.Inspector, checks *check.Stage) http.
 		View: reads, Writer: writer, Tokens: tokens, Audit: audit.New(nil, "", time.Now, nil),
 		Inspector: inspector{reads, differ}, RemoteZones: zonequery.NewZone("east", nil, nil),
 		Connections: connections{rows},
-		Findings: findings{reads, checks, differ},
-		Zone: "east", InstanceID: "instance-1", Expired: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
-		Version: "test",
+		Findings:    findings{reads, checks, differ},
+		Zone:        "east", InstanceID: "instance-1", Version: "test",
+		Expired: replica.NewSingle(replica.Config{ID: "instance-1"}).HasExpired,
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }

@@ -112,7 +112,9 @@ func TestCallersOfADryRun(t *testing.T) {
 		role, body string
 		want       int
 	}{
-		{"read", timeout, 403}, {"write", timeout, 200}, {"write", secret, 403}, {"adminResources", secret, 200},
+		{"read", timeout, 403}, {"preview", timeout, 403}, {"read,preview", timeout, 200},
+		{"read,preview", secret, 403},
+		{"write", timeout, 200}, {"write", secret, 403}, {"adminResources", secret, 200},
 		{"adminResources", timeout, 403}, {"ops", strings.Repeat(" ", MaxDryRunBytes+1), 403},
 		{access.AdminGroup, secret, 200},
 	} {

@@ -53,7 +53,7 @@ func newLimitedWorld(t *testing.T, zone string) *limitedWorld {
 	w := &world{store: reads.Store(), view: reads, log: &bytes.Buffer{},
 		writer: admission.New(reads.Store(), admission.Options{Zone: zone, Patches: envoy.TypeNames(nil)})}
 	config := w.config()
-	config.Zone, config.Inspector, config.Guard.Rules = zone, inspector, limitedRules()
+	config.Zone, config.Inspector, config.Guard.Rules = zone, inspector, limitedRules(ownMesh)
 	links := map[string]inspect.KindLink{"Dataplane": {Connected: true,
 		Lagging: map[string]uint64{ownMesh: 1, otherMesh: 2}}}
 	config.Links = func(string) map[string]inspect.KindLink { return links }
@@ -241,8 +241,9 @@ func TestUsersOfOneMesh(t *testing.T) {
 		for _, row := range l.api.routes() {
 			method, _, _ := strings.Cut(row.pattern, " ")
 			for _, target := range l.targets(&row, ownMesh) {
-				for _, query := range []string{"", "?mesh=" + ownMesh, "?size=1&offset=1", "?offset=" + otherMesh + "/zz", "?sort=name",
-					"?name=" + otherMesh, "?format=k8s", "?to=" + otherMesh + "-backend", "?type=", "?zone=west"} {
+				for _, query := range []string{"", "?mesh=" + ownMesh, "?size=1&offset=1",
+					"?offset=" + otherMesh + "/zz", "?sort=name", "?name=" + otherMesh, "?format=k8s",
+					"?to=" + otherMesh + "-backend", "?type=", "?zone=west"} {
 					if method != http.MethodGet && query != "" {
 						continue
 					}

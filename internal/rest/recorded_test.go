@@ -43,8 +43,8 @@ func TestRecordedKumactl(t *testing.T) {
 	}
 }
 
-// TestKumactlOfSomeMeshes: kumactl works for a user of some meshes. Each request about these has its recorded status, and
-// lists show no other mesh.
+// TestKumactlOfSomeMeshes: kumactl works for a user of some meshes. Each request about these has its recorded status,
+// and lists show no other mesh.
 func TestKumactlOfSomeMeshes(t *testing.T) {
 	for _, path := range glob(t, "testdata/kumactl/recorded-*.txtar") {
 		archive, err := txtar.ParseFile(path)
