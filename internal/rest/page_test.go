@@ -272,13 +272,13 @@ func TestRejectedParametersOfLists(t *testing.T) {
 		"/dataplanes?sort=":                                      "sort",
 		"/meshes?sort=status":                                    "sort",
 		"/zones?sort=status":                                     "sort",
-		"/dataplanes?sort=name&colour=red":                       "colour",
+		"/dataplanes?sort=name&hue=red":                       "hue",
 		"/dataplanes?sort=name&sort=mesh":                        "sort",
 		"/dataplanes?sort=name&offset=3":                         "offset",
 		"/dataplanes?filter[zone]=a&filter[zone]=b":              "filter[zone]",
 		"/meshes?filter[service]=web":                            "filter[service]",
 		"/meshes/shop/meshservices?filter[status]=online":        "filter[status]",
-		"/dataplanes?filter[colour]=red":                         "filter[colour]",
+		"/dataplanes?filter[hue]=red":                         "filter[hue]",
 		"/dataplanes?filter[certificate]=some":                   "filter[certificate]",
 		"/dataplanes?filter[certificate.expiresBefore]=tomorrow": "filter[certificate.expiresBefore]",
 		"/dataplanes?filter[version.envoy]=":                     "filter[version.envoy]",
@@ -297,7 +297,7 @@ func TestRejectedParametersOfLists(t *testing.T) {
 			t.Errorf("%s: %s, %v, want one problem of %s", target, r.Status, p.InvalidParameters, field)
 		}
 	}
-	if r := w.do("GET", "/dataplanes?size=1&colour=red", "", nil); r.StatusCode != http.StatusOK {
+	if r := w.do("GET", "/dataplanes?size=1&hue=red", "", nil); r.StatusCode != http.StatusOK {
 		t.Errorf("an unknown parameter of a client of Kuma: %s", text(r))
 	}
 }
